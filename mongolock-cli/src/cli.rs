@@ -255,7 +255,7 @@ pub(crate) struct ExecArguments {
 mod tests {
     use super::*;
 
-    /// Clap breaks the lines where the terminal ends; a break inside a paragraph would come on top of that.
+    /// Clap breaks the lines at the width of the terminal, so a paragraph must not contain line breaks of its own.
     #[test]
     fn no_paragraph_of_a_help_has_line_breaks() {
         let texts = [

@@ -1,29 +1,29 @@
-//! The clock that goes on while the machine is suspended, and moments of it.
+//! The clock that runs while the machine is suspended, and its times.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock of a [`Moment`]. Elsewhere than on Linux it may stop while the machine is suspended.
+/// The clock of a [`Moment`]. On other systems than Linux it may stop while the machine is suspended.
 #[cfg(target_os = "linux")]
 const BOOT_CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const BOOT_CLOCK: ClockId = ClockId::Monotonic;
 
-/// The longest time between two readings of a clock that counts as one moment.
+/// The longest time between two readings of a clock that count as simultaneous.
 const READING: Duration = Duration::from_millis(1);
 
-/// A moment, in nanoseconds of the boot clock: the same number is the same moment in each process of the machine.
+/// A time in nanoseconds of the boot clock: the same number is the same time in each process of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// The present moment.
+    /// The present time.
     pub(crate) fn now() -> Self {
         Self::from_start(read(BOOT_CLOCK))
     }
 
-    /// The moment at this time after the clock's start.
+    /// The time this long after the clock's start.
     pub(crate) fn from_start(time: Duration) -> Self {
         Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -36,7 +36,7 @@ impl Moment {
         Self(self.0.saturating_add(Self::from_start(time).0))
     }
 
-    /// The time from the present moment to this one; zero if it has passed.
+    /// The time from now until this time; zero if it has passed.
     pub(crate) fn left(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }
@@ -49,7 +49,7 @@ pub(crate) fn monotonic_and_offset() -> (Duration, Duration) {
         let before = read(ClockId::Monotonic);
         let boot = read(BOOT_CLOCK);
         let after = read(ClockId::Monotonic);
-        // Between two readings this thread may have paused, which is no suspension.
+        // Between two readings this thread may have paused, which is not a suspension.
         if after.saturating_sub(before) < READING {
             return (before, boot.saturating_sub(before));
         }

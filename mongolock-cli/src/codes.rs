@@ -1,4 +1,4 @@
-//! The server's codes of the errors that the program tells apart, and what to do about a change stream that is refused.
+//! The server's codes of the errors that the program distinguishes, and the advice for a change stream that is refused.
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
@@ -23,7 +23,7 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// What to do if a change stream on these collections is refused; `None` for an error that says nothing about streams.
+/// The advice if a change stream on these collections is refused; `None` for an error that does not concern streams.
 pub(crate) fn stream_help(error: &Error, collections: &str) -> Option<String> {
     match code(error)? {
         NO_STREAMS => Some("Change streams need a replica set or a sharded cluster.".to_owned()),

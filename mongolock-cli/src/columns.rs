@@ -1,4 +1,4 @@
-//! The widths of the columns of a table: those of its content, and less where a line would not fit.
+//! The widths of the columns of a table: as wide as the content, or less if a line would not fit.
 
 use crate::text::{cut, width};
 

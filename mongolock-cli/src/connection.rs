@@ -1,4 +1,4 @@
-//! The connection to the locks: which string is used, and where it may come from.
+//! The connection to the locks: the connection string and its sources.
 
 use std::env;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::text::quoted;
 /// The environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
 
-/// How long a command that acquires nothing looks for a server. A person waits for its answer.
+/// The time for which a command that acquires nothing looks for a server. A person waits for its result.
 const SELECTION: Duration = Duration::from_secs(5);
 
 /// How long a server may take to open a change stream.
@@ -48,7 +48,8 @@ impl ConnectionArguments {
         Ok((builder, of_primary(database.client(), name)))
     }
 
-    /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
+    /// The locks, for commands that hold none. Such commands fail soon if no server can be reached. Nothing is sent to
+    /// a server here.
     pub(crate) async fn collections(&self) -> Result<Collections, Failure> {
         let uri = self.string()?;
         // The driver's error about a string may repeat a password, and the library's, which is found first, does not.
@@ -124,8 +125,8 @@ fn without_password(uri: &str) -> Result<String, Failure> {
 /// string is not valid.
 fn has_secret(uri: &str) -> bool {
     let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
-    // A password may have an unescaped `/`, `?` or `@` in it, so everything up to the last `@` counts. An option such as
-    // `appName=a@b:c` is refused for nothing then, which is the safe side.
+    // A password may contain an unescaped `/`, `?` or `@`, so everything up to the last `@` counts. An option such as
+    // `appName=a@b:c` is then refused needlessly, which is the safe side.
     let has_password = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
     let options = rest
         .split_once('?')
@@ -135,7 +136,7 @@ fn has_secret(uri: &str) -> bool {
     has_password || options.any(|option| option.contains("password=") || option.contains("aws_session_token"))
 }
 
-/// Where the documents are.
+/// The collection and the databases of the locks.
 pub(crate) struct Collections {
     pub(crate) provider: LockProvider,
     pub(crate) database: Database,

@@ -1,4 +1,4 @@
-//! Documents that cannot be read as locks: what they say of their holders, and their release.
+//! Documents that cannot be read as locks: their holders, and their release.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
@@ -18,7 +18,7 @@ pub(crate) struct Damaged {
 }
 
 impl Damaged {
-    /// Those of this lock, and of the permits of the semaphore of this name.
+    /// The damaged documents of this lock, and of the permits of the semaphore of this name.
     pub(crate) async fn of(collections: &Collections, name: &str) -> Result<Vec<Self>, Failure> {
         let permits = doc! { "$gt": ids::any_permit(name), "$lt": ids::after_permits(name) };
         let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
@@ -32,7 +32,7 @@ impl Damaged {
             { "$or": [{ "_id": name }, { "_id": permits }] },
             { "$or": is_damaged.to_vec() },
         ] };
-        // What a majority has not confirmed yet may be released as well.
+        // A document that no majority has confirmed yet may be released as well.
         let found = collections.locks.find(wanted).sort(doc! { "_id": 1 });
         let found = found.read_concern(ReadConcern::local());
         let documents = driver::all(found.await).await?;
@@ -60,7 +60,7 @@ impl Damaged {
         }
     }
 
-    /// What it says about its holder: a process may still work under the lock.
+    /// The holder in the document: a process may still work under the lock.
     pub(crate) fn holder(&self) -> String {
         let shown = |key: &str| match self.document.get(key) {
             None => "none".to_owned(),
@@ -79,12 +79,12 @@ impl Damaged {
         self.document.get_i64("fencingToken") == Ok(token)
     }
 
-    /// The command that sets it right.
+    /// The command that repairs it.
     pub(crate) fn mend(&self) -> String {
         release_of(self.name(), self.permit(), self.is_done())
     }
 
-    /// Sets it right, if it is as it was seen.
+    /// Repairs it, if it is unchanged.
     pub(crate) async fn release(&self, collections: &Collections) -> Result<bool, Failure> {
         let name = self.name();
         if !Self::of(collections, name).await?.contains(self) {
@@ -101,7 +101,7 @@ impl Damaged {
     }
 }
 
-/// The command that releases a lock or permit, or clears a mark.
+/// The command that releases a lock or permit, or removes a mark.
 pub(crate) fn release_of(name: &str, permit: Option<u32>, is_done: bool) -> String {
     let permit = permit.map(|number| format!(" --permit {number}"));
     let done = if is_done { " --done" } else { "" };

@@ -1,4 +1,4 @@
-//! `acquire` and `hold`: a lease that goes on when this program has ended.
+//! `acquire` and `hold`: a lease that stays valid when this program has ended.
 
 use std::fs::{self, File};
 use std::future::ready;
@@ -26,7 +26,7 @@ use crate::text::{escaped, quoted};
 /// The expiry of a lease until it is detached: that of the library, which these commands do not set.
 const EXPIRY: Duration = Duration::from_secs(30);
 
-/// Acquires, and leaves the lease to those who have its handle.
+/// Acquires a lock, and detaches the lease: everyone with its handle can use it.
 pub(crate) fn acquire(
     arguments: &AcquireArguments,
     connection: &ConnectionArguments,
@@ -58,7 +58,7 @@ pub(crate) fn acquire(
     })
 }
 
-/// Stores the handle before the lease that it is for exists, so that a crash loses nothing, and detaches the lease.
+/// Stores the handle before its lease exists, so that a crash does not lose it, and then detaches the lease.
 async fn detach(
     provider: &LockProvider,
     signals: &mut Signals,
@@ -77,7 +77,7 @@ async fn detach(
     Ok(handle)
 }
 
-/// Where the handle of a new lease goes.
+/// The target for the handle of a new lease.
 enum Place {
     Output,
     File(NewFile),
@@ -132,7 +132,7 @@ fn is_null(output: impl AsFd) -> io::Result<bool> {
     Ok(output.metadata()?.rdev() == fs::metadata("/dev/null")?.rdev())
 }
 
-/// Acquires for a person, who ends it by the name of the lock.
+/// Acquires a lock for a person, who releases it by its name.
 pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
     let HoldArguments { wanted, time } = arguments;
     acquire::in_runtime(async {
@@ -151,7 +151,7 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
     })
 }
 
-/// Says until when a lease goes on. If that fails, the lease is released: nobody would know of it.
+/// Prints the end of a lease. If that fails, the lease is released, because the user would not know about it.
 async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> Result<Ending, Failure> {
     let told = match provider.extend(handle, time).await {
         Ok(end) => say(handle, &rfc3339(end)),

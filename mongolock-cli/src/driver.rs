@@ -1,4 +1,5 @@
-//! The driver: all documents of a query, and what its errors say: one sentence, and all of it with `--verbose`.
+//! The driver: all documents of a query, and the texts of its errors: one sentence, and the whole text with
+//! `--verbose`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ const LONGEST: usize = 120;
 /// Whether the command line has `--verbose`.
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Has each text followed by all that the driver says.
+/// Appends the whole text of the driver to each text from now on.
 pub(crate) fn be_verbose() {
     IS_VERBOSE.store(true, Ordering::Relaxed);
 }

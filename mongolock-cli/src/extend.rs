@@ -1,4 +1,4 @@
-//! `extend`: a detached lease lasts longer.
+//! `extend`: extends a detached lease.
 
 use mongolock::LockError;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Why a command has failed: what is said about it, and with which code the program ends.
+//! The failure of a command: its message, and the exit code of the program.
 
 use std::error::Error;
 use std::fmt::{self, Display};
@@ -12,18 +12,18 @@ use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
 
-/// What to do about a handle that cannot be used.
+/// The advice for a handle that cannot be used.
 const HANDLE: &str = "Use all of the line that `acquire` has written, with the database and the collection of its locks \
     (--database, --collection).";
 
-/// What to do about a database that cannot have locks.
+/// The advice for a database that cannot have locks.
 const DATABASE: &str = "Name a database of the application: --database app, or mongodb://host/app?authSource=admin, where \
     authSource says where the user is.";
 
-/// What only an advice has that is for a program in Rust.
+/// Words that occur only in advice for programs in Rust.
 const OF_RUST: [&str; 3] = ["source()", "acquire_timeout", "LockProvider"];
 
-/// What to do about a failure of MongoDB for which the library has no other advice than for programs.
+/// The advice for a failure of MongoDB for which the library has only advice for programs.
 const DOCTOR: &str =
     "`mongolock doctor` says what is wrong with the connection, the deployment and the rights.";
 
@@ -49,7 +49,7 @@ impl Failure {
         self
     }
 
-    /// Why what a change stream on these collections is read for fails.
+    /// The failure of a command that reads a change stream on these collections.
     pub(crate) fn of_stream(error: LockError, what: &str, collections: &str) -> Self {
         let help = match &error {
             LockError::Mongo(error) => stream_help(error, collections),
@@ -76,7 +76,7 @@ impl Failure {
         move |error| Self::new(format!("{what}: {error}"))
     }
 
-    /// A reader of the output that has ended is no failure: the command ends quietly.
+    /// If the reader of the output has ended, that is not a failure: the command ends without a message.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new("").with(Ending::OK);

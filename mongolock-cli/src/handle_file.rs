@@ -1,4 +1,5 @@
-//! Files with the handle of a detached lease. Who can read one has the lock, so only its owner can.
+//! Files with the handle of a detached lease. Everyone who can read one can use the lock, so only its owner can read
+//! it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -34,7 +35,7 @@ impl NewFile {
         })
     }
 
-    /// Writes the handle, which survives a crash of the machine from then on.
+    /// Writes the handle, so that it survives a crash of the machine.
     pub(crate) fn write(&mut self, handle: &LeaseHandle) -> io::Result<()> {
         writeln!(self.file, "{}", handle.text())?;
         self.file.sync_all()?;
@@ -58,13 +59,13 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_kept && !self.is_deleted() {
-            // The command that fails says why; a file that stays has a handle without a lease.
+            // The failed command reports the reason; a remaining file has a handle without a lease.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A handle that was read, and where it is from.
+/// A handle that was read, and its file.
 pub(crate) struct Stored {
     pub(crate) handle: LeaseHandle,
     path: PathBuf,
@@ -74,7 +75,7 @@ impl Stored {
     /// Reads a handle from a file, or from standard input if the path is `-`.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let handle = input::text(path)?.parse()?;
-        // Another handle replaces what a link leads to, and not the link.
+        // A new handle replaces the target of a link, and not the link.
         let path = match fs::canonicalize(path) {
             Ok(whole) if !input::is_standard(path) => whole,
             _ => path.to_owned(),
@@ -82,10 +83,10 @@ impl Stored {
         Ok(Self { handle, path })
     }
 
-    /// Finds out whether another handle can be written, before the lease of this one is touched.
+    /// Checks that a new handle can be written, before the lease of this one is changed.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let shown = self.path.display();
-        // A pipe has nobody who would read the handle, and must not be replaced by a file.
+        // A pipe would not have a reader for the new handle, and must not be replaced by a file.
         if !self.path.is_file() {
             return Err(Failure::new(format!(
                 "{shown} is no file, so the lease was not resumed"
@@ -105,15 +106,16 @@ impl Stored {
         format!("the detached lease of {names} has ended, or was resumed")
     }
 
-    /// Writes another handle into the file. At each moment it has one of the two, unless the file cannot be replaced: it is
-    /// mounted, or its folder takes no other file. Then the handle is written over the old one.
+    /// Writes another handle into the file. At any time the file has one of the two, unless it cannot be replaced
+    /// because it is mounted, or because its directory accepts no other file. Then the handle is written over the old
+    /// one.
     pub(crate) fn replace(&self, handle: &LeaseHandle) -> io::Result<()> {
         self.replace_whole(handle).or_else(|_| self.overwrite(handle))
     }
 
     fn replace_whole(&self, handle: &LeaseHandle) -> io::Result<()> {
         let path = self.new_path();
-        // A process that was killed may have left it. Only the holder of the lease writes it.
+        // A process that was killed may have left this file. Only the holder of the lease writes it.
         let _ = fs::remove_file(&path);
         let mut new = NewFile::create(&path)?;
         new.write(handle)?;

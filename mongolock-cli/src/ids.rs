@@ -1,13 +1,13 @@
-//! What the ids in documents say: the `lockId` of a hold, and the `_id` of a permit. The library writes them, and its public
-//! interface does not have all of it.
+//! The ids in documents: the `lockId` of a hold, and the `_id` of a permit. The library writes them, and its public
+//! interface does not have all of them.
 
-/// What stands between the name of a semaphore and the number of a permit.
+/// The character between the name of a semaphore and the number of a permit.
 const SEPARATOR: char = '\u{1f}';
 
 /// The character after the separator: the ids of all permits are less than the name of the semaphore and this.
 const AFTER_SEPARATOR: char = ' ';
 
-/// The beginning of a `lockId` that is no hold: the mark of finished work.
+/// The beginning of a `lockId` that is not a hold: the mark of finished work.
 const DONE: &str = "done:";
 
 /// Whether a `lockId` is the mark of finished work.

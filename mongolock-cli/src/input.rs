@@ -1,4 +1,4 @@
-//! Texts that have no place on a command line, which every user of the machine can read.
+//! Texts that must not be on the command line, which every user of the machine can read.
 
 use std::fs;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// Whether the path stands for standard input, or standard output.
+/// Whether the path means standard input or standard output.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }

@@ -52,8 +52,8 @@ pub(crate) fn lock(info: &LockInfo) -> String {
     })
 }
 
-/// The fencing token of a hold. The document of a permit has one as well, which orders nothing: permits are held side by
-/// side.
+/// The fencing token of a hold. The document of a permit has a token as well, but tokens of permits that are held at
+/// the same time cannot be compared.
 pub(crate) fn token(info: &LockInfo) -> Option<FencingToken> {
     info.permit.is_none().then_some(info.fencing_token)
 }
@@ -64,13 +64,13 @@ pub(crate) fn damaged(name: &str, problem: &str) -> String {
     line(&Damaged { name, state, problem })
 }
 
-/// One object as a line that no terminal takes for a command.
+/// One object as a line without characters that control a terminal.
 pub(crate) fn line(object: &impl Serialize) -> String {
     // These objects have text for keys and no foreign code in them, so that nothing can fail.
     escaped_in_json(&serde_json::to_string(object).unwrap_or_default())
 }
 
-/// The time from a date to the moment at which a held lock was read, both by the server's clock. The moment is known only
+/// The time from a date until a held lock was read, both by the server's clock. The time of the read is known only
 /// while the lock is held.
 pub(crate) fn since(info: &LockInfo, date: DateTime) -> Option<Duration> {
     if info.state != LockState::Held {

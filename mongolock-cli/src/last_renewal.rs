@@ -1,4 +1,5 @@
-//! Holders that no longer renew: a lease that was not renewed for long is probably that of a process that has died.
+//! Holders that no longer renew: a lease that was not renewed for a long time probably belongs to a process that has
+//! ended.
 //!
 //! The document has only the end of the lease. The server's oplog, read with a change stream, has the time of each renewal.
 
@@ -14,10 +15,10 @@ use tokio::time::timeout;
 use crate::connection::Collections;
 use crate::ids;
 
-/// How far back renewals are looked for: a lease that lasts for longer may be renewed more rarely.
+/// The seconds for which past renewals are read: a longer lease may be renewed more rarely.
 const WINDOW: u32 = 120;
 
-/// How long the look may take; without it nothing is said.
+/// The time limit of the read; without a result nothing is shown.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// When the leases of the locks were last set, by the `_id`s of their documents, in seconds since 1970; and the present.
@@ -28,7 +29,7 @@ pub(crate) struct LastRenewals {
 }
 
 impl LastRenewals {
-    /// Those of the last minutes. None is known where there are no change streams, or the user may not open one.
+    /// The renewals of the last minutes. None is known if there are no change streams, or the user may not open one.
     pub(crate) async fn read_unless(as_json: bool, collections: &Collections) -> Self {
         if as_json {
             return Self::default();
@@ -56,12 +57,13 @@ impl LastRenewals {
     }
 }
 
-/// What is said of a lease without renewals.
+/// The text about a lease without renewals.
 pub(crate) fn no_renewal(time: Duration) -> String {
     format!("no renewal for {} s", time.as_secs())
 }
 
-/// Reads the renewals up to the last write of the primary; `None` where it does not tell that, as the router of a sharded cluster.
+/// Reads the renewals up to the last write of the primary; `None` if the server does not report that write, as the
+/// router of a sharded cluster.
 async fn read(collections: &Collections) -> Result<Option<LastRenewals>, Error> {
     let hello = collections.database.run_command(doc! { "hello": 1 }).await?;
     let last = hello
@@ -86,7 +88,8 @@ async fn read(collections: &Collections) -> Result<Option<LastRenewals>, Error> 
     let mut at = HashMap::new();
     loop {
         let Some(change) = stream.next_if_any().await? else {
-            // A batch may be empty before the end, and what is read in part would call a living holder dead.
+            // A batch may be empty before the end, and after an incomplete read a running holder would seem to have
+            // ended.
             if stream.resume_token().and_then(|token| seconds(&token)) >= Some(last.time) {
                 return Ok(Some(LastRenewals { at, now }));
             }

@@ -1,4 +1,4 @@
-//! `ls`: the locks, some at a time, in constant memory.
+//! `ls`: lists the locks in pages, in constant memory.
 
 use mongolock::{LockError, LockFilter, LockInfo, LockState};
 
@@ -11,8 +11,8 @@ use crate::last_renewal::{LastRenewals, no_renewal};
 use crate::output::{Output, name_of, state};
 use crate::text::{escaped, short};
 
-/// So many rows are read before they are written, because the longest of them decides the widths. The library reads as many
-/// with one query.
+/// The number of rows that are read before they are written, because the longest one determines the widths. The library
+/// reads the same number with one query.
 const ROWS: usize = 1000;
 
 /// The cells of a row.
@@ -30,7 +30,7 @@ pub(crate) async fn ls(
         match found {
             Ok(info) => list.lock(&info)?,
             Err(LockError::CorruptDocument { name, problem, .. }) => list.damaged(&name, &problem)?,
-            // The rows that were found come before it.
+            // The rows that were found are written before the error.
             Err(error) => {
                 list.flush()?;
                 return Err(error.into());
@@ -49,7 +49,7 @@ pub(crate) async fn ls(
     Ok(Ending::OK)
 }
 
-/// What is listed: rows of a table, or lines of JSON.
+/// The output of `ls`: rows of a table, or lines of JSON.
 struct List {
     output: Output,
     as_json: bool,
@@ -105,7 +105,7 @@ impl List {
         ])
     }
 
-    /// A document that cannot be read. It has no owner, and the problem stands there.
+    /// Shows a document that cannot be read: the problem replaces the owner.
     fn damaged(&mut self, name: &str, problem: &str) -> Result<(), Failure> {
         if self.as_json {
             return self.output.line(json::damaged(name, problem));
@@ -164,7 +164,7 @@ fn filter(arguments: &ListArguments) -> LockFilter {
     }
 }
 
-/// What is said in place of a list without lines: perhaps it is the wrong database.
+/// The message instead of an empty list: perhaps it is the wrong database.
 fn nothing(arguments: &ListArguments, place: &str) -> String {
     let is_chosen = arguments.prefix.is_some()
         || arguments.owner.is_some()

@@ -1,4 +1,4 @@
-//! Standard output: lines that are buffered, and end quietly when the reader is gone.
+//! Standard output: lines are buffered, and the program ends without an error when the reader has closed the pipe.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -28,7 +28,7 @@ impl Output {
         self.is_terminal
     }
 
-    /// The columns of the terminal; `None` if the output is no terminal, or that does not tell it.
+    /// The columns of the terminal; `None` if the output is not a terminal, or its width is unknown.
     pub(crate) fn columns(&self) -> Option<usize> {
         let size = self
             .is_terminal
@@ -83,7 +83,7 @@ pub(crate) fn state(state: LockState) -> &'static str {
     }
 }
 
-/// By what a lock is taken: a hold, a mark of finished work, or the rest of a minimum hold.
+/// The reason why a lock is taken: a hold, a mark of finished work, or the rest of a minimum hold.
 pub(crate) fn taken(info: &LockInfo) -> String {
     let owner = info.owner.as_deref().unwrap_or("an unknown owner");
     let (owner, left) = (escaped(owner), short(info.remaining));

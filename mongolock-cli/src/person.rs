@@ -1,4 +1,4 @@
-//! Who uses this program, for the owners of leases.
+//! The user of this program, for the owners of leases.
 
 use nix::unistd::{Uid, User, gethostname};
 

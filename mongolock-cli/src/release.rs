@@ -1,4 +1,4 @@
-//! `release`: ends holds by force or with their handle, and clears marks of finished work.
+//! `release`: ends holds by force or with their handle, and removes marks of finished work.
 
 use std::fmt::Display;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::question;
 use crate::show::{no_lock, permits};
 use crate::text::{count, escaped};
 
-/// The pause between two looks at a lock whose holder was ended.
+/// The pause between two reads of a lock whose holder was ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) async fn release(
@@ -43,7 +43,8 @@ pub(crate) async fn release(
     }
 }
 
-/// Reads a handle. There is none to release if the file is missing, or empty, as an `acquire` that was killed leaves it.
+/// Reads a handle. There is nothing to release if the file is missing or empty; an `acquire` that was killed leaves an
+/// empty file.
 fn stored(path: &Path) -> Result<Stored, Failure> {
     let shown = path.display();
     match fs::metadata(path) {
@@ -57,7 +58,7 @@ fn stored(path: &Path) -> Result<Stored, Failure> {
     }
 }
 
-/// Releases the lease of a handle. A handle that has nothing to release never has again, so its file is deleted as well.
+/// Releases the lease of a handle. A handle without a lease never gets one again, so its file is deleted as well.
 async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Ending, Failure> {
     let handle = &stored.handle;
     if collections.provider.release(handle).await? {
@@ -232,7 +233,7 @@ fn description(info: &LockInfo) -> String {
     format!("{}: {}{}", name_of(info), taken(info), token.unwrap_or_default())
 }
 
-/// Ends what was seen, and nothing that has begun since. Returns whether it was still there.
+/// Ends the hold that was read, and no later one. Returns whether it still existed.
 async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
     let mut request = admin.force_release(&info.name).only_if(info.fencing_token);
     if let Some(number) = info.permit {
@@ -249,8 +250,8 @@ async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failur
     Ok(is_released)
 }
 
-/// Waits until a lock or permit has another holder than the one that was seen, or none, and says which. A release ends the hold,
-/// so that only a document that another program has changed keeps it waiting.
+/// Waits until a lock or permit has another holder than the one that was read, or none, and returns which. A release
+/// ends the hold, so the wait is long only if another program has changed the document.
 async fn until_ended(admin: &LockAdmin, seen: &LockInfo) -> Result<String, Failure> {
     let name = name_of(seen);
     loop {
@@ -285,7 +286,7 @@ fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     Err(nothing("the answer was not yes"))
 }
 
-/// The outcome for a lock that is no longer what was seen.
+/// The result for a lock that has changed since it was read.
 const UNCHANGED: &str = "not released: it has changed meanwhile";
 
 /// The words before the reason why nothing was released.
@@ -295,7 +296,8 @@ fn nothing(reason: impl Display) -> Failure {
     Failure::new(format!("{NOTHING}{reason}")).code(exit::NO)
 }
 
-/// Says what was done. An output that takes nothing changes nothing of it, and a line on standard error says so.
+/// Prints what was done. If the output cannot be written, the work was done anyway, and a line on standard error
+/// reports the failure.
 fn say(line: &str) {
     let mut output = Output::new();
     let said = output.line(line).and_then(|()| output.flush());

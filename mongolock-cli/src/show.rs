@@ -64,7 +64,7 @@ pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInf
     Ok(permits)
 }
 
-/// There is no lock of this name, which is said after an outcome.
+/// The failure that there is no lock of this name, after a text about the result.
 pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> Failure {
     let place = collections.name();
     Failure::new(format!("{outcome}there is no lock `{name}` in {place}"))
@@ -72,7 +72,7 @@ pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> F
         .code(exit::NO)
 }
 
-/// What is known of a lock, for people.
+/// What is known about a lock, for people.
 fn lines(info: &LockInfo, renewals: &LastRenewals) -> Vec<String> {
     let mut lines = vec![name_of(info)];
     let mut field = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr;
 
-/// What stands for the part of a text that is left out.
+/// The sign for the part of a text that is left out.
 const ELLIPSIS: char = '\u{2026}';
 
 /// The text with its control characters escaped as in Rust: a name cannot move the cursor or end a line. Characters
@@ -58,8 +58,8 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text in at most so many columns of a terminal. The middle of a longer one is left out, because the ends of names and
-/// owners tell them apart.
+/// The text in at most this number of columns of a terminal. The middle of a longer text is left out, because names and
+/// owners differ at their ends.
 pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -70,7 +70,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{begin}{ELLIPSIS}{end}"))
 }
 
-/// The first of these characters that fit into so many columns.
+/// The first of these characters that fit into this number of columns.
 fn fitting(all: impl Iterator<Item = char>, columns: usize) -> String {
     let mut text = String::new();
     for c in all {

@@ -9,12 +9,12 @@ use mongodb::bson::DateTime;
 
 use crate::duration;
 
-/// A time as it was written. What it means depends on the present and on the zone of the terminal.
+/// A time as it was written. Its meaning depends on the present time and on the time zone of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// So long before the present.
+    /// This time before the present.
     Ago(Duration),
-    /// The last time at which clocks have shown this.
+    /// The last time at which clocks showed this time of the day.
     Clock(civil::Time),
     /// In the terminal's zone.
     Local(civil::DateTime),
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Time, String> {
     if let Ok(ago) = duration::parse(text) {
         return Ok(Time::Ago(ago));
     }
-    // A text with a zone is the time that it names, and a date alone its beginning.
+    // A text with a time zone is that time, and a date alone is its beginning.
     let read = if text.get(4..5) == Some("-") {
         let exact = text.parse().map(Time::Exact);
         exact.or_else(|_| text.parse().map(Time::Local)).ok()
@@ -60,13 +60,13 @@ impl Time {
     }
 }
 
-/// The time so long before another one.
+/// The time this long before another one.
 fn before(time: DateTime, ago: Duration) -> DateTime {
     let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
     DateTime::from_millis(time.timestamp_millis().saturating_sub(ago))
 }
 
-/// The time in a zone, as people read it.
+/// The time in a time zone, for people.
 pub(crate) fn shown(time: DateTime, zone: &TimeZone) -> String {
     match Timestamp::from_millisecond(time.timestamp_millis()) {
         Ok(time) => zone.to_datetime(time).strftime("%Y-%m-%d %H:%M:%S").to_string(),

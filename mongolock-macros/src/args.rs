@@ -268,7 +268,7 @@ fn end(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     skip(input).map(drop)
 }
 
-/// Reports an argument whose value stands behind a colon or in parentheses, as in `expiry("30s")`, and skips it.
+/// Reports an argument whose value follows a colon or is in parentheses, as in `expiry("30s")`, and skips it.
 fn no_equals(key: Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     let place = input.fork().parse::<TokenTree>()?;
     input.parse::<Option<Token![:]>>()?;

@@ -1,5 +1,5 @@
-//! The arguments of a function as written. One that is still being typed, such as `id:`, is no mistake for the attribute:
-//! the compiler has reported it, and goes on with the rest of the function, as editors do.
+//! The arguments of a function as written. An argument that is still being typed, such as `id:`, is not an error of the
+//! attribute: the compiler has reported it, and continues with the rest of the function, as editors do.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -28,7 +28,7 @@ impl Argument {
     }
 }
 
-/// The list of arguments in what stands before the body of a function.
+/// The list of arguments in the tokens before the body of a function.
 pub(crate) struct ArgumentList {
     /// The position of the list among the tokens.
     at: usize,
@@ -37,12 +37,12 @@ pub(crate) struct ArgumentList {
     pub(crate) arguments: Vec<Argument>,
     /// Whether an argument was changed or taken out.
     pub(crate) is_changed: bool,
-    /// The place of the first argument that is still being typed.
+    /// The source position of the first argument that is still being typed.
     pub(crate) half_typed: Option<Span>,
 }
 
 impl ArgumentList {
-    /// Finds the list; nothing if this is no function.
+    /// Finds the list; nothing if this is not a function.
     pub(crate) fn find(head: &[TokenTree]) -> Option<Self> {
         let at = position(head)?;
         let TokenTree::Group(written) = &head[at] else {
@@ -77,7 +77,7 @@ impl ArgumentList {
 
     fn replaced(&self, mut head: Vec<TokenTree>, inside: TokenStream) -> Vec<TokenTree> {
         let mut list = Group::new(self.written.delimiter(), inside);
-        // The compiler reports `id:)` at the closing parenthesis, and the same mistake at the same place only once.
+        // The compiler reports `id:)` at the closing parenthesis, and the same mistake at the same position only once.
         list.set_span(match self.half_typed {
             Some(_) => self.written.span_close(),
             None => self.written.span(),
@@ -96,7 +96,7 @@ fn split(inputs: TokenStream) -> Vec<Argument> {
         }
         Ok(arguments)
     };
-    // This cannot fail: what is no argument is skipped, token by token.
+    // This cannot fail: tokens that are not an argument are skipped, one by one.
     read.parse2(inputs).unwrap_or_default()
 }
 

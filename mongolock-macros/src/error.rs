@@ -12,7 +12,7 @@ use crate::written::without_invisible_groups;
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Reports a mistake at one place.
+    /// Reports a mistake at one source position.
     pub(crate) fn push(&mut self, span: Span, message: impl fmt::Display) {
         self.add(syn::Error::new(span, message));
     }
@@ -24,7 +24,7 @@ impl Errors {
         self.add(syn::Error::new_spanned(tokens, message));
     }
 
-    /// Reports what the parser could not read.
+    /// Reports an error of the parser.
     pub(crate) fn add(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(errors) => errors.combine(error),

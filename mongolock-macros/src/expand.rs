@@ -61,7 +61,7 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     let has_marks = lock.is_once
         || lock.tick.is_some()
         || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
-    // With a part that the compiler infers, it cannot choose between two traits.
+    // If the compiler infers a part of the type, it cannot choose between two traits.
     let is_inferred = quote!(#written).to_string() != quote!(#returned).to_string();
     let failed = if has_marks && !is_inferred {
         outcome::done_or_failed(&private_module(lock), returned)
@@ -141,8 +141,8 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
     }
 }
 
-/// The words of the body's future. The compiler reports there what the body uses although the name or the provider took it
-/// away, so they stand where that value is written, or at the attribute.
+/// The keywords `async move` of the body's future. The compiler reports there a variable that the body uses although
+/// the name or the provider has moved it, so they have the position of that value, or that of the attribute.
 fn async_move(lock: &Lock) -> TokenStream {
     let value = match &lock.names {
         LockNames::One(LockName::Value(value)) => Some(value),

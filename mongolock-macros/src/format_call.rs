@@ -1,4 +1,4 @@
-//! The template that says the same as a call of `format!`, for the message about a name that is an expression.
+//! The template that is equivalent to a call of `format!`, for the message about a name that is an expression.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;

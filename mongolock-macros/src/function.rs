@@ -20,7 +20,7 @@ pub(crate) struct Function {
     /// The signature without the `#[lock]` argument.
     pub(crate) signature: Signature,
     pub(crate) lock_argument: Option<LockArgument>,
-    /// The place of the first argument that is still being typed.
+    /// The source position of the first argument that is still being typed.
     pub(crate) half_typed: Option<Span>,
     pub(crate) body: Group,
 }

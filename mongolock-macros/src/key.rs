@@ -97,7 +97,7 @@ impl Key {
         synonym.or_else(|| Self::nearest(word))
     }
 
-    /// The argument that other libraries call by this name, with a value that fits.
+    /// The argument that has this name in other libraries, with a typical value.
     pub(crate) fn synonym(word: &str) -> Option<(Self, &'static str)> {
         let folded: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
         let once_per = Self::Duration(DurationKey::OncePer);

@@ -1,5 +1,5 @@
-//! The mark by which a second attribute on a function finds the first one, under whatever name it was imported: the first
-//! attribute has already replaced the body when the second one is expanded.
+//! The mark with which a second attribute on a function detects the first one, under whatever name it was imported: the
+//! first attribute has already replaced the body when the second one is expanded.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 

@@ -1,5 +1,5 @@
-//! How a call ends: the three expressions that require a trait of the return type. Each of them has the return type as
-//! its only generic argument, so the compiler reports an unsuitable type once, at its source position.
+//! The end of a call: the three expressions that require a trait of the return type. Each of them has the return type
+//! as its only generic argument, so the compiler reports an unsuitable type once, at its source position.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -7,19 +7,19 @@ use syn::Type;
 
 use crate::busy_function::BusyFunction;
 
-/// How the return type carries an error, for the end of the call.
+/// The functions that put an error into the return type, for the end of the call.
 pub(crate) fn output(private: &TokenStream, returned: &Type) -> TokenStream {
     quote_spanned!(first_and_last_span(returned).0=> #private::output::<#returned>())
 }
 
-/// What the call returns if the lock could not be acquired.
+/// The return value of the call if the lock could not be acquired.
 pub(crate) fn failed(private: &TokenStream, returned: &Type) -> TokenStream {
     let failed = quote_spanned!(first_and_last_span(returned).0=> #private::failed::<#returned>);
     quote_spanned!(Span::mixed_site()=> #failed(error))
 }
 
-/// What the call returns if the lock could not be acquired, perhaps because its work is done: the trait that comes first
-/// in the search for the method exists only for types that have a skipped value.
+/// The return value of the call if the lock could not be acquired, perhaps because its work is done: the trait that the
+/// method lookup finds first exists only for types that have a skipped value.
 pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStream {
     let not_run = quote_spanned!(first_and_last_span(returned).0=> #private::NotRun::<#returned>);
     let failed = failed(private, returned);
@@ -34,13 +34,13 @@ pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStr
     }
 }
 
-/// What the call returns if another holder has the lock.
+/// The return value of the call if another holder has the lock.
 pub(crate) fn skipped(private: &TokenStream, returned: &Type) -> TokenStream {
     quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>())
 }
 
-/// What the user's function returns for a busy lock. Every token is at the path, so that a function of another signature
-/// is one error there; the type is that of the call.
+/// The return value of the user's function for a busy lock. Every token has the position of the path, so that a
+/// function with another signature is one error there; the type is that of the call.
 pub(crate) fn answered(function: &BusyFunction, returned: &Type) -> TokenStream {
     let BusyFunction { path, arguments } = function;
     let (start, end) = first_and_last_span(path);

@@ -10,8 +10,8 @@ use syn::{
 
 use crate::function::bindings;
 
-/// The first place where the expression uses the variable `name` of its surroundings. The arguments of a macro are not
-/// read, because they may be patterns or anything else.
+/// The first position at which the expression uses the variable `name` of its surroundings. The arguments of a macro
+/// are not read, because they may be patterns or anything else.
 pub(crate) fn first_use<'a>(expr: &'a Expr, name: &Ident) -> Option<&'a Ident> {
     let mut search = Search {
         name: name.unraw(),

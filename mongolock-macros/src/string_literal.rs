@@ -8,7 +8,7 @@ use syn::LitStr;
 /// A string literal that knows the source position of every byte of its value.
 #[derive(Debug)]
 pub(crate) struct StringLiteral {
-    /// The text that the literal stands for, with its escapes resolved.
+    /// The value of the literal, with its escapes resolved.
     value: String,
     /// The literal as written, which has the source positions.
     token: Literal,

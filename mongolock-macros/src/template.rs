@@ -64,7 +64,7 @@ pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, TemplateM
     (reader.pieces, reader.mistakes)
 }
 
-/// What can be wrong with a template; `error::template` has the messages.
+/// The mistakes that a template can have; `error::template` has the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplateMistake {
     Empty,

@@ -49,10 +49,10 @@ pub(crate) fn read_as<T: Parse>(input: ParseStream<'_>) -> Option<(ParseBuffer<'
 /// The signs of more than one character. `<` and `>` are brackets of their own, as in `Vec<<T as A>::B>`.
 const SIGNS: [&str; 10] = ["::", "->", "=>", "..", "..=", "...", "&&", "||", "==", "!="];
 
-/// The words that stand before a type or an expression, with a space between the two.
+/// The keywords before a type or an expression, with a space between the two.
 const KEYWORDS: [&str; 7] = ["as", "const", "dyn", "impl", "move", "mut", "ref"];
 
-/// What stands before a token, which decides about the white space between them.
+/// The kind of the token before a token, which determines the white space between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// A name, a number or a closing bracket: a word after it needs a space, and a sign after it is a binary operator.

@@ -58,7 +58,7 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::CorruptDocument`] names the first listed document that cannot be read; `stream` goes on after it.
+    /// [`LockError::CorruptDocument`] names the first listed document that cannot be read; `stream` continues after it.
     /// [`LockError::Mongo`] if MongoDB refuses the query, needs more than 5 s for 1000 locks, or has not returned all
     /// locks within 30 s.
     ///
@@ -109,17 +109,18 @@ impl LockAdmin {
         LockInfoStream::new(&self.engine, filter)
     }
 
-    /// What happens to the locks that meet the filter, as events: first the present holds, then each change, in the order in
-    /// which the server makes them.
+    /// The changes of the locks that meet the filter, as events: first the present holds, then each change, in the
+    /// order of the server.
     ///
-    /// Of the filter its name, its prefix and its owner count; the owner is that of the hold, or of a hold that it has replaced.
-    /// The server filters names and prefixes, and leaves out renewals, so that a stream for one name costs little. Callers of one
-    /// process that hand a lock over among themselves do not appear, because the document stays as it is, and a forced release looks like a release.
+    /// The name, the prefix and the owner of the filter are used; the owner is that of the hold, or of a hold that it
+    /// has replaced. The server filters names and prefixes, and leaves out renewals, so a stream for one name costs
+    /// little. A hand-over between callers of one process is not reported, because the document does not change, and a
+    /// forced release looks like a release.
     ///
-    /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find` and
-    /// `changeStream`. Behind `mongos` a shard without writes may delay them by 10 s. Without one the locks are read
-    /// once a second, so that a hold between two reads is missed, and a takeover looks like an acquisition. In memory
-    /// a read follows each change at once.
+    /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find`
+    /// and `changeStream`. Behind `mongos` a shard without writes may delay them by 10 s. Without a change stream the
+    /// locks are read once a second: a hold between two reads is missed, and a takeover looks like an acquisition. In
+    /// memory a read follows each change at once.
     ///
     /// See [`LockEvents`] for the past, errors and cancel safety.
     ///
@@ -181,26 +182,26 @@ impl LockAdmin {
     pub async fn get(&self, name: impl IntoLockName) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name::whole(name)?);
         let margin = self.engine.config.options.takeover_margin;
-        // It is on the heap, so that the caller's future stays small.
+        // The future is on the heap, so that the caller's future stays small.
         let reading = Box::pin(async move { store.get(&name, margin).await });
         request("query", reading).await
     }
 
-    /// Releases a lock by force: ends the lease of its holder, or the mark or the minimum hold that keeps the lock taken, and
-    /// sets a damaged document right.
+    /// Releases a lock by force: ends the lease of its holder, or the mark or the minimum hold that keeps the lock
+    /// taken, and repairs a damaged document.
     ///
     /// The request is sent when it is awaited, and gives `Result<bool, LockError>`: `false` if the lock was free.
-    /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has looked at. See
-    /// [`ForceRelease`] for errors, cancel safety and panics.
+    /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has seen. See [`ForceRelease`] for
+    /// errors, cancel safety and panics.
     ///
     /// The lock is free at once, and waiters are woken; after a minimum hold they may try again only after some
     /// seconds. The document stays, so that the next fencing token is greater.
     ///
     /// The holder notices the loss at its next renewal, after its `renew_interval` at the latest, or at once if it uses
     /// this very provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no
-    /// longer renewed (`max_hold`) notices it at its deadline or at its release. **Until then its work goes on beside
-    /// that of the next holder**; only fencing tokens then protect data from a stale write. Late renewals and the late
-    /// release of the former holder change nothing.
+    /// longer renewed (`max_hold`) notices it at its deadline or at its release. **Until then its work continues at the
+    /// same time as that of the next holder**; only fencing tokens then protect data from a stale write. Late renewals
+    /// and the late release of the former holder change nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -271,8 +272,8 @@ impl LockAdmin {
     /// Each provider makes the same check in the background after its first acquisition:
     ///
     /// 1. It lists the indexes of the collection, which no transaction can block. If the index exists, or another index
-    ///    prevents its creation, that decides, and nothing else is sent. An index that is still being built counts as
-    ///    existing.
+    ///    prevents its creation, the result is known, and nothing else is sent. An index that is still being built
+    ///    counts as existing.
     /// 2. If no lock has a document, it creates the index immediately.
     /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
     ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
@@ -281,10 +282,9 @@ impl LockAdmin {
     ///    checks again an hour later; this call then returns [`IndexState::Failed`] with the command for `mongosh` that
     ///    creates the index.
     ///
-    /// Where transactions on the lock collection are long, or a build would take more than 1 s, create the index by
-    /// hand at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without
-    /// the privilege to list indexes builds without the internal lock; see
-    /// [rights](crate::guide::production#rights).
+    /// If transactions on the lock collection are long, or a build would take more than 1 s, create the index by hand
+    /// at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without the
+    /// privilege to list indexes builds without the internal lock; see [rights](crate::guide::production#rights).
     ///
     /// The internal lock is one more document in the collection, with an `_id` that no user's lock can have
     /// (`"mongolock\u{1f}ttl-index"`). It is removed like the document of any unused lock, and [`list`](Self::list)
@@ -301,7 +301,7 @@ impl LockAdmin {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the check goes on in the background.
+    /// Cancel safe: the check continues in the background.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public
-//! interface: any release may change them.
+//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` use. They are not part of the
+//! public interface: any release may change them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
-// The return type is the only generic argument of the functions that make a value of it. The compiler then reports a return type that cannot
-// carry an error once, at the place where the type is written.
+// The return type is the only generic argument of the functions that make a value of it. The compiler then reports a
+// return type that cannot carry an error once, at the position of the type.
 
 /// A return type of an annotated function.
 #[diagnostic::on_unimplemented(
@@ -28,11 +28,11 @@ pub use crate::{LockOutput, Skipped};
 )]
 pub trait CallOutput: LockOutput {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: LockOutput> CallOutput for T {}
 
-/// How a return type carries an error.
+/// The function that puts an error into a return type.
 #[must_use]
 pub fn output<T: CallOutput>() -> Output<T> {
     output::output()
@@ -130,7 +130,7 @@ impl<T> FailsWhenDone for &NotRun<T> {
 )]
 pub trait ProviderValue: AsRef<LockProvider> {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 
@@ -142,7 +142,7 @@ impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 )]
 pub trait TickValue: Clone + Into<SystemTime> {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Clone + Into<SystemTime>> TickValue for T {}
 

@@ -1,4 +1,4 @@
-//! Commits that are made only if the lock is still held.
+//! Commits that take effect only if the lock is still held.
 
 mod open;
 mod session;
@@ -195,7 +195,7 @@ fn keeping(lease: &Lease) -> GuardChange {
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
 /// between the statement and the commit, and none has acquired it since the transaction began.
 ///
-/// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
+/// The statement renews the lease at the server, but the holder does not rely on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
 async fn guard(
     lease: &Arc<Lease>,

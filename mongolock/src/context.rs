@@ -50,11 +50,11 @@ impl LockContext {
         permit_id::shown(self.title().0)
     }
 
-    /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it; `None`
-    /// of a name without one. Of a [set](crate::LockSet) it is that of [`name`](Self::name).
+    /// The template of the lock's name, from the attribute or the [`LockName`](crate::LockName) value; `None` for a
+    /// name without one. For a [set](crate::LockSet) it is that of [`name`](Self::name).
     ///
-    /// It has few values, where the name has one for each report or order, so it can label a metric. The spans have it
-    /// in the field `lock.template`.
+    /// It can label a metric, because it has few values, whereas the name has one for each report or order. The spans
+    /// have it in the field `lock.template`.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
@@ -95,8 +95,8 @@ impl LockContext {
         self.tokens().map(|(name, _)| permit_id::shown(name))
     }
 
-    /// The fencing token of this hold; see [`FencingToken`]. Of a [set](crate::LockSet) it is that of
-    /// [`name`](Self::name): tokens of different names are not ordered among each other.
+    /// The fencing token of this hold; see [`FencingToken`]. For a [set](crate::LockSet) it is that of
+    /// [`name`](Self::name): tokens of different names cannot be compared.
     ///
     /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under one this is `i64::MIN`, which no lock ever
     /// has, and a [fenced](crate::FencedExt::fenced) write with it returns
@@ -144,11 +144,11 @@ impl LockContext {
         self.leases().any(|lease| lease.is_over())
     }
 
-    /// Whether the call has waited for another holder of the lock, of this process or of another one. Of a set it is that of any of
-    /// its locks, and of a call that has joined an enclosing hold that of the hold.
+    /// Whether the call has waited for another holder of the lock, in this process or another one. For a set: whether
+    /// it has waited for any of its locks. For a call that has joined an enclosing hold: the value of that hold.
     ///
-    /// Whoever computes a value once looks again for the value of another holder only if it has waited. A call behind others of its
-    /// process for a semaphore may say `true` although a permit was free.
+    /// Code that computes a value once checks again for the value of another holder only if the call has waited. For a
+    /// semaphore a call behind others of its process may return `true` although a permit was free.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider};

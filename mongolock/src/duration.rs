@@ -1,4 +1,4 @@
-//! Durations as messages and reports show them.
+//! Durations in messages and reports.
 
 use std::fmt;
 use std::time::Duration;

@@ -62,7 +62,7 @@ pub enum LockError {
         /// the holder renews its lease until the work ends: do not use it as a `Retry-After`.
         remaining: Option<Duration>,
     },
-    /// The lock is held, and the call was not to wait for it.
+    /// The lock is held, and the call must not wait for it.
     ///
     /// Retry later, or wait for the lock (`on_busy = "wait"`).
     #[non_exhaustive]
@@ -75,15 +75,15 @@ pub enum LockError {
         in_this_process: bool,
         /// How long the present holder has had the lock by the server's clock, as in [`Busy`](Busy::held_for).
         held_for: Option<Duration>,
-        /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**: do not
-        /// use it as a `Retry-After`. Between calls that have joined one hold it is the rest of their own lease.
+        /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**:
+        /// do not use it as a `Retry-After`. For calls that have joined one hold it is the rest of their own lease.
         remaining: Option<Duration>,
     },
     /// The work under the lock is done, and needs no other run before the given time: the lock has
     /// [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once), and a run of this or
     /// another process has succeeded.
     ///
-    /// This is no failure: skip the work.
+    /// This is not a failure: skip the work.
     #[non_exhaustive]
     Done {
         /// The lock's name.
@@ -115,8 +115,8 @@ pub enum LockError {
         /// The greater token that was found.
         seen: FencingToken,
     },
-    /// A fenced write was made with the token of a permit, which is none: tokens of different permits do not order each
-    /// other. Nothing was written.
+    /// A fenced write was made under a permit, which has no fencing token, because tokens of different permits cannot
+    /// be compared. Nothing was written.
     ///
     /// Hold a lock for the data as well, and write with its token.
     NoFencingToken,
@@ -195,7 +195,7 @@ pub enum LockError {
     /// Use the whole text as [`text`](crate::LeaseHandle::text) returned it, with a provider of the same collection.
     #[non_exhaustive]
     InvalidHandle {
-        /// What is wrong with it. It does not repeat the text, because whoever has that has the lock.
+        /// What is wrong with it. It does not repeat the text, because everyone who has the text can use the lock.
         reason: String,
     },
     /// The lock's document is not one that mongolock or DistributedLock.MongoDB writes.
@@ -210,8 +210,9 @@ pub enum LockError {
     },
     /// MongoDB refused an operation or could not be reached.
     ///
-    /// The driver's error has the details: match its `kind`. `Display` repeats nothing of it, because it is also the
-    /// [`source`](std::error::Error::source); only where the driver finds no server, `Display` names the servers and there is no source.
+    /// The driver's error has the details: match its `kind`. `Display` does not repeat its text, because it is also the
+    /// [`source`](std::error::Error::source). Only if the driver finds no server, `Display` names the servers, and
+    /// there is no source.
     ///
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
     /// with a text of its own: `Display` is that text, and `source()` is its cause, if there is one.
@@ -231,7 +232,7 @@ pub enum LockError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease expired before a renewal was confirmed: MongoDB did not answer in time, this process was paused, or
+    /// The lease expired before a renewal was confirmed: MongoDB did not reply in time, this process was paused, or
     /// `max_hold` ended the renewals. A detached lease has no renewals: its time was over.
     Expired,
     /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
@@ -255,7 +256,7 @@ impl LossReason {
 
 /// Constructors: `stale` for code that compares tokens itself, the others for tests of what a program does with an error.
 impl LockError {
-    /// The error of a call that was not to wait for a lock that is held, for tests of a program's own code.
+    /// The error of a call that must not wait for a held lock, for tests of a program's own code.
     ///
     /// ```
     /// use mongolock::{Busy, LockError};
@@ -276,7 +277,7 @@ impl LockError {
         }
     }
 
-    /// The error of a call that has waited for so long, for tests of a program's own code.
+    /// The error of a call that has waited for this time, for tests of a program's own code.
     ///
     /// ```
     /// use std::time::Duration;
@@ -347,9 +348,8 @@ impl LockError {
         Self::ShutDown { name: name.into() }
     }
 
-    /// The error for a write that a newer holder has overtaken, for code that compares tokens itself: in front of a
-    /// file, a table or a service. Documents in MongoDB have [`FencedCollection`](crate::FencedCollection), values in
-    /// memory have [`Fenced`](crate::Fenced).
+    /// The error for a stale write, for code that compares tokens itself: for a file, a table or a service. Documents
+    /// in MongoDB have [`FencedCollection`](crate::FencedCollection), values in memory have [`Fenced`](crate::Fenced).
     ///
     /// ```
     /// use mongolock::{FencingToken, LockError};
@@ -365,7 +365,7 @@ impl LockError {
     }
 }
 
-/// An error of the driver; or the one of this library that a callback of the driver has passed through it.
+/// Converts an error of the driver, or unwraps an error of this library that a callback has passed through the driver.
 impl From<mongodb::error::Error> for LockError {
     fn from(error: mongodb::error::Error) -> Self {
         match error.get_custom::<Self>() {
@@ -375,8 +375,9 @@ impl From<mongodb::error::Error> for LockError {
     }
 }
 
-/// For the callbacks of the driver, which return its errors: those are passed on as they are, with their labels, so
-/// that it repeats what can be repeated; others are wrapped, and unwrapped when they become a `LockError` again.
+/// For the callbacks of the driver, which return its errors: errors of the driver are passed on unchanged, with their
+/// labels, so that the driver repeats what can be repeated; others are wrapped, and unwrapped when they become a
+/// `LockError` again.
 impl From<LockError> for mongodb::error::Error {
     fn from(error: LockError) -> Self {
         match error {

@@ -13,8 +13,8 @@ use crate::{FencingToken, LockError};
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
-/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. What is said of the lock
-/// is true of all locks of a set: it is lost with the first of them, and one command releases all.
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. All of this also
+/// applies to the locks of a set: they are lost together with the first one, and one command releases all.
 ///
 /// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 ///
@@ -152,7 +152,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: once the future was polled, the release goes on even if the future is dropped. Before that,
+    /// Cancel safe: once the future was polled, the release is completed even if the future is dropped. Before that,
     /// dropping the future drops the guard, which releases the lock in the background.
     ///
     /// # Panics
@@ -192,11 +192,11 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
-    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot tell that this hold had it until the end
-    ///   of the period: another holder may do the work again.
-    /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work will run again, and the error says
-    ///   for how long the lock stays taken. If the mark was refused for good, by a validator, a unique index, or for 10 s for a
-    ///   missing right or a refused log-in, the lock is released.
+    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot confirm that this hold had it until
+    ///   the end of the period: another holder may do the work again.
+    /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work may run again, and
+    ///   the error says for how long the lock stays taken. If the mark was refused for good, by a validator, a unique
+    ///   index, or for 10 s for a missing right or a refused log-in, the lock is released.
     ///
     /// # Cancel safety
     ///

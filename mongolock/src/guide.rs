@@ -1,4 +1,5 @@
-//! The guide: what to know before a program depends on a lock. Each page begins with what you must do, and ends with how it works.
+//! The guide: what to know before a program depends on a lock. Each page begins with the steps that you must take, and
+//! ends with how it works.
 //!
 //! | page | question |
 //! |---|---|
@@ -6,19 +7,19 @@
 //! | [leases] | Which protection and which times does my work need, and what does a lock guarantee? |
 //! | [fencing] | How does data refuse the write of a stale holder? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
-//! | [web services](web_service) | How does a service answer when a lock is busy? How is a document locked over many requests? |
+//! | [web services](web_service) | How does a service respond when a lock is busy? How is a document locked over many requests? |
 //! | [testing] | How are programs with locks tested? |
-//! | [production] | Before production: what to set up, with which rights, and how does a process end? |
+//! | [production] | What do I set up before production, with which rights, and how does a process end? |
 //! | [observing] | Which metrics, spans and events are there, and how do I get them? |
 //! | [troubleshooting] | When something is wrong: what does this alert, error or symptom mean, and what helps? |
-//! | [migration] | What is called what in other libraries? How do programs of .NET share the locks? |
+//! | [migration] | What are the names in other libraries? How do .NET programs share the locks? |
 //!
-//! The [example programs] show the same things at work. Each begins with a text that says what it shows.
+//! The [example programs] show the same in working programs. Each begins with a text that says what it shows.
 //!
 //! [example programs]: https://github.com/mongolock/mongolock/tree/main/examples
 
-// The pages link to items and to each other by their names in this module. So they lead to the version that is read, and rustdoc
-// refuses those that lead nowhere.
+// The pages link to items and to each other by their names in this module. So the links lead to the same version, and
+// rustdoc rejects broken ones.
 #[cfg(doc)]
 use crate::*;
 

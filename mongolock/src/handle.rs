@@ -11,15 +11,16 @@ pub(crate) use self::text::{Detached, secret};
 use crate::once::Once;
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
-/// What a detached lease is resumed, extended and released with, in any process: the result of
+/// The handle with which any process resumes, extends or releases a detached lease; returned by
 /// [`LockGuard::detach`](crate::LockGuard::detach).
 ///
-/// It is one text, which [`text`](Self::text) returns and `FromStr` reads. **A program that has the text has the lock**: keep it as
-/// a password, for instance in an `HttpOnly` cookie or in a file that only its owner can read. The documents of the locks, their
-/// change streams and the events of this library do not have it, and it cannot be made from what they have. For that reason the
-/// handle has no `Display`, and its `Debug` form is without the text; [`Serialize`] writes the text.
+/// It is one text, which [`text`](Self::text) returns and `FromStr` reads. **Every program that has the text can use
+/// the lock**: protect it like a password, for instance in an `HttpOnly` cookie or in a file that only its owner can
+/// read. The documents of the locks, their change streams and the events of this library do not contain it, and it
+/// cannot be computed from them. For that reason the handle has no `Display`, and its `Debug` form is without the text;
+/// [`Serialize`] writes the text.
 ///
-/// A handle is used up when its lease is resumed: detaching it again makes another one.
+/// A handle is no longer valid when its lease was resumed: detaching it again creates another handle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,8 +66,9 @@ impl LeaseHandle {
         }))
     }
 
-    /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 220 of them for one lock, and more for long names.
-    /// A program that has it has the lock. It is not encrypted: who has it can read the names, the owner and the collection.
+    /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 220 of them for one lock, and more for
+    /// long names. Every program that has it can use the lock. It is not encrypted: the names, the owner and the
+    /// collection can be read from it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
@@ -90,9 +92,9 @@ impl LeaseHandle {
         &self.0.lease.owner
     }
 
-    /// The fencing token of the hold that was detached; of a set that of the name which its caller had written first. It may be
-    /// less than the one in the document, which [`ForceRelease::only_if`](crate::ForceRelease::only_if) takes. A permit has none: its
-    /// value is `i64::MIN`.
+    /// The fencing token of the hold that was detached; for a set, the token of the name that its caller wrote first.
+    /// It may be less than the one in the document, which [`ForceRelease::only_if`](crate::ForceRelease::only_if)
+    /// takes. A permit has none: its value is `i64::MIN`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         match self.permit() {
@@ -111,12 +113,12 @@ impl LeaseHandle {
         &self.0.lease.ids
     }
 
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     pub(crate) fn title(&self) -> usize {
         self.0.lease.title
     }
 
-    /// The name that stands for the lease in errors.
+    /// The name that represents the lease in errors.
     pub(crate) fn name(&self) -> &str {
         permit_id::shown(&self.0.lease.ids[self.title()])
     }
@@ -133,7 +135,7 @@ impl LeaseHandle {
         self.0.lease.once
     }
 
-    /// Returns an error if the locks are in another place.
+    /// Returns an error if the locks are in another collection.
     pub(crate) fn check_home(&self, home: &str) -> Result<(), LockError> {
         let own = &self.0.lease.home;
         if own == home {
@@ -157,8 +159,8 @@ pub(crate) fn invalid(reason: impl Into<String>) -> LockError {
     }
 }
 
-/// Reads the text of a handle; white space around it is ignored, such as the end of a line in a file. That the text can be read does
-/// not say that its lease runs, or that it is unchanged: a changed text is the handle of no lease.
+/// Reads the text of a handle; white space around it is ignored, such as the end of a line in a file. A text that can
+/// be read may still belong to a lease that has ended, and a changed text is the handle of no lease.
 ///
 /// # Errors
 ///

@@ -51,11 +51,11 @@ pub struct Health {
     /// Below two thirds of the `expiry`, a renewal is overdue.
     #[serde(serialize_with = "as_seconds")]
     pub smallest_remaining: Option<Duration>,
-    /// How waiters learn of releases in other processes.
+    /// How waiters are notified of releases in other processes.
     pub wake_up: WakeUp,
-    /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because the
-    /// collection was dropped or renamed. An index that exists is checked once an hour, and after each such end of the
-    /// collection that a change stream tells: that of a waiter, or of [`LockAdmin::events`](crate::LockAdmin::events).
+    /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because
+    /// the collection was dropped or renamed. An index that exists is checked once an hour, and after each drop or
+    /// rename that a change stream reports: that of a waiter, or of [`LockAdmin::events`](crate::LockAdmin::events).
     pub index: Option<IndexState>,
     /// The number of locks that this provider holds.
     pub held: usize,
@@ -65,7 +65,7 @@ pub struct Health {
     pub is_shut_down: bool,
 }
 
-/// How the waiters of a provider learn of releases in other processes; see
+/// How the waiters of a provider are notified of releases in other processes; see
 /// [`LockProviderBuilder::wake_up`](crate::LockProviderBuilder::wake_up).
 ///
 /// It implements [`Serialize`] as `"idle"`, `"stream"` or `"polling"`.
@@ -92,7 +92,7 @@ pub struct HeldInfo {
     /// The number of the permit, if this is a permit of a [`Semaphore`](crate::Semaphore).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permit: Option<u32>,
-    /// The fencing token of this hold; that of a permit says nothing about other permits.
+    /// The fencing token of this hold; the token of a permit cannot be compared with those of other permits.
     pub fencing_token: FencingToken,
     /// The time since the lock was acquired.
     #[serde(serialize_with = "as_seconds")]

@@ -1,4 +1,4 @@
-//! The thread of a provider that has made its client: nothing in the program's runtimes stops its renewals.
+//! The thread of a provider that has its own client: nothing in the program's runtimes can stop its renewals.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,14 +19,14 @@ const MOST_REPORTS: usize = 10_000;
 pub(crate) type Report = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// On the thread of a provider: what it has to report goes to another thread, which begins with the first report.
+    /// On the thread of a provider: the other thread that reports its events. It starts with the first report.
     static REPORTER: RefCell<Option<Reporter>> = const { RefCell::new(None) };
 }
 
 #[derive(Default)]
 struct Reporter(Option<SyncSender<Report>>);
 
-/// A runtime on a thread of its own. The thread ends when this is dropped, and nobody waits for that.
+/// A runtime on a thread of its own. The thread ends when this is dropped; the drop does not wait for it.
 pub(crate) struct Home {
     handle: Handle,
     _ends: oneshot::Sender<()>,
@@ -43,7 +43,7 @@ impl Home {
         let (ends, ended) = oneshot::channel::<()>();
         let run = move || {
             REPORTER.set(Some(Reporter::default()));
-            // An error says that the other half was dropped.
+            // An error means that the sender was dropped.
             let _ = runtime.block_on(ended);
         };
         let thread = thread::Builder::new().name("mongolock".to_owned());
@@ -77,13 +77,13 @@ pub(crate) fn tell(report: Report) {
 }
 
 impl Reporter {
-    /// Has another thread report it, or gives it back if there can be none.
+    /// Passes a report to the other thread, or returns it if that thread cannot be started.
     fn pass(&mut self, report: Report) -> Option<Report> {
         if self.0.is_none() {
             let (reports, passed) = sync_channel::<Report>(MOST_REPORTS);
             let run = move || {
                 for report in passed {
-                    // The subscriber says what has gone wrong there.
+                    // The subscriber has reported the panic.
                     let _ = catch_unwind(AssertUnwindSafe(report));
                 }
             };
@@ -95,7 +95,7 @@ impl Reporter {
             }
             self.0 = Some(reports);
         }
-        // It is full if the subscriber blocks.
+        // The queue is full if the subscriber blocks.
         let _ = self.0.as_ref()?.try_send(report);
         None
     }

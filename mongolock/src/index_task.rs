@@ -32,7 +32,7 @@ impl IndexTask {
         }
     }
 
-    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime that it was started on.
+    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime on which it was started.
     pub(crate) fn ensure_running(&self) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -63,7 +63,7 @@ impl IndexTask {
     }
 }
 
-/// Checks the index again and again, and reports each new state once, so that a missing index does not fill the log.
+/// Checks the index repeatedly, and reports each new state once, so that a missing index does not fill the log.
 async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
     check: impl Fn() -> F,
     state: &watch::Sender<Option<IndexState>>,
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(checks(&plan, &[]).await, [0, 60, 125]);
     }
 
-    /// Also after a build that ran out of time: the command that mends it is told.
+    /// Also after a build that reached its time limit: the report has the command that creates the index.
     #[tokio::test(start_paused = true)]
     async fn what_a_check_has_found_is_checked_once_an_hour() {
         let (locale, reason) = ("en".to_owned(), "a transaction is open".to_owned());
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The second drop comes while a check runs, whose result counts no more.
+    /// The second drop comes while a check runs, whose result is then outdated.
     #[tokio::test(start_paused = true)]
     async fn the_index_is_checked_when_its_collection_was_dropped() {
         let plan = [

@@ -14,8 +14,8 @@ use crate::{
 
 /// An election with one leader in all processes; made by [`LockProvider::leader`].
 ///
-/// The leader is whoever holds the lock of this name. [`run`](Self::run) takes part in the election, and [`current`](Self::current)
-/// and [`watch`](Self::watch) say who leads, also in a process that takes no part.
+/// The leader is the process that holds the lock of this name. [`run`](Self::run) takes part in the election, and
+/// [`current`](Self::current) and [`watch`](Self::watch) report the leader, also in a process that is not a candidate.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,21 +77,23 @@ impl Leader {
     /// Takes part in the election: waits until this process leads, however long that takes, and runs the body. When the lead is lost,
     /// the body is cancelled at its next await point, and the wait begins again. The call ends when the body returns, with its value.
     ///
-    /// Start-up work of the body may take longer than the expiry, because the lease is renewed meanwhile. To step down, return from
-    /// the body; a process that waits leads before one that calls `run` again.
+    /// Start-up work of the body may take longer than the expiry, because the lease is renewed meanwhile. To resign,
+    /// return from the body; a waiting process then leads before one that calls `run` again.
     ///
-    /// With [`OnLost::Continue`] the body goes on after a loss beside the next leader. It watches [`LockContext::lost`] and returns.
+    /// With [`OnLost::Continue`] the body continues after a loss, at the same time as the next leader. It should watch
+    /// [`LockContext::lost`] and return.
     ///
     /// # Errors
     ///
     /// The error of the body, or else a [`LockError`] in the body's own error type: [`LockError::ShutDown`] after
-    /// [`LockProvider::shutdown`], and those that another attempt would meet as well: [`LockError::Mongo`] if the server refuses the
-    /// command, [`LockError::CorruptDocument`], [`LockError::InvalidName`], [`LockError::InvalidOption`]. While no server replies the
-    /// call goes on, with the event `mongolock.retrying`.
+    /// [`LockProvider::shutdown`], and errors that would occur again: [`LockError::Mongo`] if the server refuses the
+    /// command, [`LockError::CorruptDocument`], [`LockError::InvalidName`], [`LockError::InvalidOption`]. While no
+    /// server replies the call continues, with the event `mongolock.retrying`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the body first, and then releases the lock in the background, so that another process leads at once.
+    /// Dropping the future drops the body first, and then releases the lock in the background, so that another process
+    /// can lead at once.
     ///
     /// # Panics
     ///
@@ -120,7 +122,7 @@ impl Leader {
         }
     }
 
-    /// Who leads, and since when: `owner` and `acquired_at` of the lock; `None` if nobody does.
+    /// The leader, and since when it leads: `owner` and `acquired_at` of the lock; `None` if there is no leader.
     ///
     /// # Errors
     ///
@@ -138,7 +140,8 @@ impl Leader {
         Ok(found.filter(|lock| lock.state == LockState::Held))
     }
 
-    /// Who leads, and each change of the leader, as [events](LockAdmin::events) of the lock. A slow reader delays no election.
+    /// The leader and each change of the leader, as [events](LockAdmin::events) of the lock. A slow reader does not
+    /// delay an election.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -156,7 +156,7 @@ pub use token::FencingToken;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// What the fuzz targets call.
+/// The functions that the fuzz targets call.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {

@@ -1,4 +1,4 @@
-//! A lock, a set of locks and a semaphore: one type, with what it is about as its parameter.
+//! A lock, a set of locks and a semaphore: one type, with the kind as its parameter.
 
 mod acquire;
 mod kind;
@@ -30,13 +30,14 @@ pub use one::{DistributedLock, One};
 pub use permits::{Permits, Semaphore};
 pub use several::{LockSet, Several};
 
-/// What can be acquired, with its options: a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`], by its [kind](LockKind).
+/// A lock with its options, which can be acquired: a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`], by its
+/// [kind](LockKind).
 ///
 /// It gives mutual exclusion across all processes that use the same collection, for as long as a lease lasts. The value
 /// itself holds nothing. It is acquired with [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or
 /// [`run`](Self::run), or by awaiting it, any number of times.
 ///
-/// Name the kind where you know it. A function for all of them takes any kind:
+/// Write the name of the kind if you know it. A function for all kinds has a type parameter:
 ///
 /// ```
 /// use mongolock::{Lock, LockError, LockKind};
@@ -85,14 +86,14 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout. Of a set it names a lock that is
-    ///   held, and of a semaphore the holder of the permit that ends first.
+    /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout. For a set the error names
+    ///   a lock that is held, and for a semaphore the holder of the permit whose lease ends first.
     /// - [`LockError::Done`] if the work under the lock is done, with [`once_per`](Self::once_per) or
     ///   [`once`](Self::once).
     /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. Non-retryable errors
     ///   (missing privileges, bad credentials) are returned immediately.
-    /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent, also for a set that has not 1 to
-    ///   500 names, and for a semaphore that has not 1 to 1000 permits.
+    /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent. A set must have 1 to 500
+    ///   names, and a semaphore 1 to 1000 permits.
     /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that runs
     ///   under this very lock, one lock of the set, or a permit of the semaphore: the lock is not reentrant, and waiting for
     ///   it would be a deadlock.
@@ -104,9 +105,9 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a request in flight runs to its end on a task of its own, and a lock that it acquires is released.
-    /// Drop the future or keep polling it: a future that is kept without being polled may have acquired the lock, which
-    /// is then renewed.
+    /// Cancel safe: a request in flight is completed on a task of its own, and a lock that it acquires is released.
+    /// Drop the future or keep polling it: a future that is kept without being polled may have acquired the lock, and
+    /// the lease is then renewed.
     ///
     /// # Panics
     ///
@@ -119,16 +120,16 @@ impl<K: LockKind> Lock<K> {
     /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
     ///
     /// The call makes at most one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`.
-    /// If this process itself holds the lock, the result is `None` without a request. Behind other callers of this process the
-    /// call sends one request of its own. The locks of a set that it gets although it does not get all of them are released again.
+    /// If this process itself holds the lock, the result is `None` without a request. If other callers of this process
+    /// wait, the call sends one request of its own. If it gets only some locks of a set, they are released again.
     ///
-    /// Of a semaphore it returns `None` only after a query that found no free permit. If others are faster each time, it
-    /// goes on until its limit. Callers that wait in this process already come first.
+    /// For a semaphore it returns `None` only after a query that found no free permit. If other callers are faster each
+    /// time, it repeats until its time limit. Callers that already wait in this process come first.
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`. Of a semaphore
-    /// [`LockError::Timeout`] says that the call has reached its limit without such a query.
+    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`. For a semaphore
+    /// [`LockError::Timeout`] means that the call has reached its time limit without such a query.
     ///
     /// # Cancel safety
     ///
@@ -156,9 +157,9 @@ impl<K: LockKind> Lock<K> {
     /// the call joins that hold instead of deadlocking: it has the same token, sends nothing, and its own lock options do not
     /// apply.
     ///
-    /// A set joins the holds of those of its locks that the caller already runs under, and acquires the others. It then holds
-    /// some locks while it waits for others, which can be a **deadlock**: such a wait ends at the `acquire_timeout`, and after
-    /// 10 s at the latest. Acquire all locks at the outermost call instead.
+    /// If the caller already runs under some locks of a set, the call joins those holds, and acquires the other locks.
+    /// It then holds some locks while it waits for others, which can be a **deadlock**: such a wait ends at the
+    /// `acquire_timeout`, and after 10 s at the latest. Acquire all locks at the outermost call instead.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -195,7 +196,7 @@ impl<K: LockKind> Lock<K> {
         self.run_when_lost(OnLost::Cancel, body)
     }
 
-    /// The same with what happens to the body when the lock is lost.
+    /// The same with an option for what happens to the body when the lock is lost.
     pub(crate) fn run_when_lost<F, B>(
         &self,
         on_lost: OnLost,

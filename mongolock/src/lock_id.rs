@@ -1,4 +1,4 @@
-//! The texts of a `lockId`, and what their uuids say.
+//! The texts of a `lockId`, and the meaning of their uuids.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn is_detached(id: &str) -> bool {
     Id::parse(id).is_some_and(Id::is_detached)
 }
 
-/// Whether an id is that of a claim by which a detached lease was resumed.
+/// Whether an id is that of a claim that has resumed a detached lease.
 pub(crate) fn is_resumed(id: &str) -> bool {
     Id::parse(id).is_some_and(Id::is_resumed)
 }

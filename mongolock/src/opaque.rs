@@ -2,8 +2,8 @@
 //! contains them is `Send` or `Sync`.
 //!
 //! A future that acquires a lock contains the provider, its core and the driver, whose types are nested very deeply.
-//! Without the boundaries that proof, made anew for every task that acquires a lock, exceeds the compiler's recursion limit
-//! (128) where the caller is nested as well.
+//! Without the boundaries that proof, repeated for every task that acquires a lock, exceeds the compiler's recursion
+//! limit (128) if the caller is nested as well.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -13,26 +13,25 @@ use crate::timing::TRY_LIMIT;
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The shortest expiry: a shorter lease would often end during a slow reply of a healthy server.
+/// The shortest expiry: a shorter lease would often end during a slow reply of a working server.
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 pub(crate) const WEEK: Duration = Duration::from_millis(LONGEST.unsigned_abs());
 
-/// The shortest period: the clocks of servers differ by parts of it.
+/// The shortest period: the clocks of servers can differ by large parts of a shorter one.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
 
 /// The longest period: a longer one is almost certainly a mistake in the unit.
 const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The shortest time for which a mark is kept that does not end with a period: an instance whose trigger is late must
-/// still find it.
+/// The shortest time for which a mark of `once` is kept: an instance whose trigger is late must still find it.
 const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// The largest number of names in a set: each of its commands has them all.
 pub(crate) const MOST_NAMES: usize = 500;
 
-/// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
-/// set. Every field is checked by [`check`](Self::check).
+/// The options of one lock. Locks with the same options share them, and they are copied when one of them is set. Every
+/// field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The time for which a lease lasts without a renewal, in whole milliseconds.
@@ -104,7 +103,7 @@ impl Options {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }
 
-    /// Sets how often the work may succeed. The provider's minimum hold does not apply then.
+    /// Sets how often the work may succeed. The provider's minimum hold then does not apply.
     pub(crate) fn set_once(&mut self, once: Once) {
         self.once = Some(once);
         if !self.has_own_min_hold {
@@ -112,8 +111,8 @@ impl Options {
         }
     }
 
-    /// The time for which an acquire waits. Work that may succeed once waits for the end of another run, unless the lock
-    /// itself sets a timeout.
+    /// The time for which an acquire waits. For work that may succeed once it waits for the end of another run, unless
+    /// the lock itself sets a timeout.
     pub(crate) fn wait_limit(&self) -> Option<Duration> {
         if self.once.is_some() && !self.has_own_timeout {
             None
@@ -272,8 +271,8 @@ macro_rules! lease_setters {
     () => {
         /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
         ///
-        /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. The
-        /// lease is renewed after a third of it, unless the provider sets a
+        /// It limits how long other processes wait after a crash of this one, and it determines how long an outage a
+        /// hold survives. The lease is renewed after a third of it, unless the provider sets a
         /// [`renew_interval`](crate::LockProviderBuilder::renew_interval).
         pub fn expiry(mut self, expiry: Duration) -> Self {
             Arc::make_mut(&mut self.options).expiry = expiry;
@@ -295,7 +294,7 @@ macro_rules! lease_setters {
         /// Sets the shortest time for which the lock stays taken, counted from its acquisition: 0 to 7 days, in whole
         /// milliseconds.
         ///
-        /// For a set it counts for each lock from the time at which that one was acquired.
+        /// In a set it counts for each lock from the acquisition of that lock.
         ///
         /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
         /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
@@ -307,8 +306,8 @@ macro_rules! lease_setters {
         }
 
         /// Sets the time after which the lease is no longer renewed, counted from the acquisition, for a set from the
-        /// time at which the call has all locks, and after a [resume](crate::LockProvider::resume) from that: 0 to 7 days, and not
-        /// less than [`min_hold`](Self::min_hold).
+        /// time at which the call has all locks, and after a [resume](crate::LockProvider::resume) from the resume: 0
+        /// to 7 days, and not less than [`min_hold`](Self::min_hold).
         ///
         /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
         /// later.
@@ -317,7 +316,8 @@ macro_rules! lease_setters {
             self
         }
 
-        /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider says otherwise.
+        /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider has
+        /// another default.
         ///
         /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
         /// at once by a task of the provider and is repeated like any other. [`shutdown`](crate::LockProvider::shutdown) waits

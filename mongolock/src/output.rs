@@ -59,7 +59,7 @@ impl<T, E: From<LockError>> LockOutput for Result<T, E> {
     }
 }
 
-/// A success value that can stand for a skipped call: with `on_busy = "skip"` a call returns it if the lock is held.
+/// A success value that represents a skipped call: with `on_busy = "skip"` a call returns it if the lock is held.
 ///
 /// It is implemented for `()`, and for `Option<T>` as `None`. Implement it for a type of your own:
 ///
@@ -98,7 +98,7 @@ pub struct Output<T> {
     pub(crate) is_success: fn(&T) -> bool,
 }
 
-/// The functions by which this return type carries an error.
+/// The functions that put an error into this return type.
 #[must_use]
 pub(crate) fn output<T: LockOutput>() -> Output<T> {
     Output {

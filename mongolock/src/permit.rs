@@ -89,7 +89,7 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: once the future was polled, the release goes on even if the future is dropped. Before that,
+    /// Cancel safe: once the future was polled, the release is completed even if the future is dropped. Before that,
     /// dropping the future drops the permit, which releases it in the background.
     ///
     /// # Panics

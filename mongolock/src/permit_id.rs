@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// What stands between the name of a semaphore and the number of a permit.
+/// The character between the name of a semaphore and the number of a permit.
 const SEPARATOR: char = '\u{1f}';
 
 /// The character after the separator: all ids that begin with a name and the separator are less than the name and this.
@@ -14,13 +14,13 @@ pub(crate) fn new(semaphore: &str, number: u32) -> Arc<str> {
     Arc::from(format!("{semaphore}{SEPARATOR}{number}"))
 }
 
-/// What stands for all permits of a semaphore: the name of their queue in this process, and of their line between
-/// processes. No document of a lock has it.
+/// The name that means all permits of a semaphore: the name of their room in this process. No document of a lock has
+/// it.
 pub(crate) fn group(semaphore: &str) -> Arc<str> {
     Arc::from(format!("{semaphore}{SEPARATOR}"))
 }
 
-/// Whether the name stands for all permits of a semaphore.
+/// Whether the name means all permits of a semaphore.
 pub(crate) fn is_group(name: &str) -> bool {
     name.ends_with(SEPARATOR)
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_of_user(id: &str) -> bool {
 pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     let (semaphore, digits) = id.rsplit_once(SEPARATOR)?;
     let number: u32 = digits.parse().ok()?;
-    // Each permit has one id: neither `+1` nor `01` is one.
+    // Each permit has exactly one id: `+1` and `01` are not valid numbers.
     (number.to_string() == digits).then_some((semaphore, number))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn shown(id: &str) -> &str {
     parts(id).map_or(id, |(semaphore, _)| semaphore)
 }
 
-/// The name by which waiters know a lock: a waiter for a permit takes any of its semaphore.
+/// The name under which calls wait for a lock: a call for a permit takes any permit of its semaphore.
 pub(crate) fn awaited(id: &str) -> &str {
     match parts(id) {
         Some((semaphore, _)) => &id[..semaphore.len() + SEPARATOR.len_utf8()],

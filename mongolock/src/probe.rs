@@ -10,7 +10,7 @@ use crate::sync::lock;
 use crate::task;
 use crate::timing::{PROBE_LIMIT, PROBE_NO_REPLY};
 
-/// The outcome of a request: whether the server that replied is a primary; `None` as long as there is none.
+/// The result of a request: whether the server that replied is a primary; `None` until there is a result.
 type Outcome = Option<Result<bool, LockError>>;
 
 /// Finds out whether a server replies. All callers at a time share one request, so that frequent health checks use up no
@@ -29,8 +29,8 @@ impl Probe {
         }
     }
 
-    /// Whether a primary replies; an error if no server replies within [`PROBE_LIMIT`]. If the server has refused the last
-    /// acquire or renewal, it is asked again before. Cancel safe: the request goes on.
+    /// Whether a primary replies; an error if no server replies within [`PROBE_LIMIT`]. If the server has refused the
+    /// last acquire or renewal, it is asked again first. Cancel safe: the request continues.
     pub(crate) async fn finds_primary(&self) -> Result<bool, LockError> {
         let mut request = self.request();
         match timeout(PROBE_LIMIT, request.wait_for(Option::is_some)).await {
@@ -55,10 +55,10 @@ impl Probe {
 fn send(store: Arc<Store>) -> watch::Receiver<Outcome> {
     let (sender, request) = watch::channel(None);
     task::spawn(async move {
-        // The outcome of this command matters to nobody later: dropping it closes a connection that may be dead.
+        // Nothing depends on the result of this command later: dropping it closes a connection that may be dead.
         let asking = async {
             let has_primary = store.hello().await?;
-            // The reply to `hello` stands without a reply to this one.
+            // The reply to `hello` is valid even without a reply to this request.
             let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
             Ok(has_primary)
         };

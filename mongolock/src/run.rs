@@ -17,7 +17,7 @@ pub use locked_body::Body;
 
 use crate::{LockContext, LockOutput, output};
 
-/// Runs the body that this function makes under the lock that this future acquires.
+/// Runs the body that this function creates, under the lock that this future acquires.
 pub(crate) async fn run<B: Future<Output: LockOutput>>(
     acquiring: Acquiring,
     body: impl FnOnce(LockContext) -> B,

@@ -52,13 +52,13 @@ pub(crate) async fn within<T>(
     reply.unwrap_or_else(|| Err(LockError::no_reply("command", limit + NO_REPLY)))
 }
 
-/// Waits for the reply to a command that is sent to its end; `None` if there is none for this time. The command is then
-/// dropped, which closes its connection.
+/// Waits for the reply to a command; `None` if there is no reply for this time after the command was sent. The command
+/// is then dropped, which closes its connection.
 ///
-/// A command that is still waiting for a connection is kept, for [`DEAD_CONNECTION`] at most: the application may use all of
-/// them. The driver would keep its entry in the queue of the pool and take no other entry at the event that has served this
-/// one, so that an idle pool would serve two entries a second after many of them. [`driver_call`] notes whether the driver
-/// has woken the command, which it does when there is a connection.
+/// A command that is still waiting for a connection is kept, for [`DEAD_CONNECTION`] at most: the application may use
+/// all connections. The driver would keep the entry of a dropped command in the queue of the pool, and would serve no
+/// other entry at the event that serves that entry, so that after many of them an idle pool would serve two entries a
+/// second. [`driver_call`] notes whether the driver has woken the command, which it does when there is a connection.
 pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output = T>) -> Option<T> {
     let is_served = served();
     let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));

@@ -1,7 +1,7 @@
 //! Every time limit of the library, with its reason and its relation to the others.
 //!
-//! A limit *at the server* is sent with the command (`maxTimeMS`), and the server ends the command after it. A limit *in
-//! this process* ends a wait; the comment on the constant says what happens to the command then.
+//! A limit *at the server* is sent with the command (`maxTimeMS`), and the server ends the command after it. A limit
+//! *in this process* ends a wait; the comment on the constant says what then happens to the command.
 
 use std::time::Duration;
 
@@ -15,37 +15,38 @@ const fn millis(millis: u64) -> Duration {
 
 // Acquire requests.
 
-/// The time after its limit at the server after which a command without a reply is given up, which closes its connection:
-/// the server has ended the command by then, so the connection is dead, and its place is for another command.
+/// A command without a reply is given up this time after its limit at the server, which closes its connection: the
+/// server has ended the command by then, so the connection is dead, and another command can be sent instead.
 pub(crate) const NO_REPLY: Duration = seconds(2);
 
 /// The time without any reachable server after which an acquire request fails: three heartbeats of the driver, one each
 /// 500 ms, have failed by then, and a caller learns of the outage within 2 s.
 pub(crate) const UNREACHABLE: Duration = millis(1500);
 
-/// The time after which a single try ends if the call sets no timeout: a longer one would be a wait.
+/// The time after which a single attempt ends if the call sets no timeout: a longer one would be a wait.
 pub(crate) const TRY_LIMIT: Duration = seconds(10);
 
 /// The longest time for which a call waits for the rest of its locks while it runs under some of them: two such calls may
 /// wait for each other.
 pub(crate) const NESTED_SET_LIMIT: Duration = seconds(10);
 
-/// The time for which a request is repeated that the server refuses for a missing right or a refused log-in: a right that is
-/// granted again, or a password that is being changed, passes within seconds, and a wrong one never does.
+/// The time for which a request is repeated if the server refuses it for a missing right or a refused log-in: a right
+/// is granted again, or a password is changed, within seconds, whereas a wrong password stays wrong.
 pub(crate) const REFUSAL_LIMIT: Duration = seconds(10);
 
 /// The time for which a rejection for overload counts as the reason why replies are missing.
 pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
 
-/// The pause of a candidate for the lead whose wait has failed, so that a failure that comes at once does not keep it busy.
+/// The pause of a candidate for the lead whose wait has failed, so that an immediate failure does not cause a busy
+/// loop.
 pub(crate) const CAMPAIGN_PAUSE: Duration = seconds(1);
 
 // Releases.
 
-/// The limit at the server of a release, for instance at a document that a foreign transaction blocks.
+/// The limit at the server of a release, for instance at a document that the transaction of another client blocks.
 pub(crate) const RELEASE_LIMIT: Duration = seconds(4);
 
-/// The time for which a caller waits until its release is confirmed; the release goes on in the background after that.
+/// The time for which a caller waits until its release is confirmed; the release then continues in the background.
 pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
 
 /// The time after which such a request without a reply is overdue: a copy of it is sent on another connection. The same is true
@@ -77,7 +78,8 @@ pub(crate) const COMMIT_NO_REPLY: Duration = seconds(10);
 /// The limit at the server of an operator's command, or of a query for a claim.
 pub(crate) const COMMAND_LIMIT: Duration = seconds(5);
 
-/// The time for which an operator's call waits for a reply, which is long enough for a failover; the command goes on.
+/// The time for which an operator's call waits for a reply, which is long enough for a failover; the command then
+/// continues.
 pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
 
 /// The time after which this process gives up a command without a reply, which closes its connection: by then the server
@@ -86,12 +88,12 @@ pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
 
 // The hosts of a connection string.
 
-/// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits for so long for
-/// a connection.
+/// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits this
+/// long for a connection.
 pub(crate) const SEED_LIMIT: Duration = seconds(10);
 
-/// The time after the removal of a host for which calls wait for its answer: a far host answers within it, and a silent one
-/// delays only the first call of a process.
+/// The time after the removal of a host for which calls wait for its reply: a far host replies within it, and a silent
+/// one delays only the first call of a process.
 pub(crate) const SEED_WAIT: Duration = seconds(2);
 
 // Health.
@@ -119,17 +121,17 @@ pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 /// The pause before such a stream is asked again whose end is not reached.
 pub(crate) const HISTORY_PAUSE: Duration = millis(50);
 
-/// The time that a reply may take while the server reads the past, of which it sends nothing before it has a batch of changes or
-/// is at the end: about 11 s for 1 GB.
+/// The time that a reply may take while the server reads the past. The server sends nothing until it has a batch of
+/// changes or has reached the end: about 11 s for 1 GB.
 pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
 
 /// The pause before a stream of events that has failed is opened again.
 pub(crate) const EVENTS_REOPEN: Duration = seconds(1);
 
-/// The pause between two queries for leases that have ended, so that many of them are one query.
+/// The pause between two queries for leases that have ended, so that one query serves many of them.
 pub(crate) const EVENTS_TOGETHER: Duration = millis(250);
 
-/// The pause between two looks for events at a server without change streams.
+/// The pause between two reads for events at a server without change streams.
 pub(crate) const EVENTS_LOOK: Duration = seconds(1);
 
 // The TTL index.
@@ -138,19 +140,19 @@ pub(crate) const EVENTS_LOOK: Duration = seconds(1);
 /// command of every process waits behind it.
 pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
 
-/// The pause of all processes after a failed build: frequent builds would delay commands again and again.
+/// The pause of all processes after a failed build: frequent builds would delay commands repeatedly.
 pub(crate) const INDEX_BUILD_PAUSE: Duration = seconds(10 * 60);
 
-/// The time until the next check after one that has ended with an error: a server that was not reached, and a missing right,
-/// may pass.
+/// The time until the next check after one that has ended with an error: an unreachable server or a missing right may
+/// be temporary.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
 
-/// The time until the next check of an index, varied by a fifth: an operator may drop it, or rename or drop its collection
-/// while no stream tells that. Documents of unused locks stay for a day or longer anyway.
+/// The time until the next check of an index, varied by a fifth: an operator may drop the index, or rename or drop its
+/// collection while no stream reports that. Documents of unused locks stay for a day or longer anyway.
 pub(crate) const INDEX_RECHECK: Duration = seconds(60 * 60);
 
-/// The pause after a stream has told that the collection was dropped or renamed: a drop of the database is under way for longer,
-/// and refuses an index, and a restoration makes the collection itself.
+/// The pause after a stream has reported that the collection was dropped or renamed: a drop of the database takes
+/// longer, and refuses an index, and a restore creates the collection itself.
 pub(crate) const INDEX_AFTER_END: Duration = seconds(1);
 
 // The path holds from `tests/explore` as well, which compiles this file.

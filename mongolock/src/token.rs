@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// What stands for the token of a hold that has none: a permit. It is less than every token.
+    /// The value for a hold without a token, which is that of a permit. It is less than every token.
     pub(crate) const NONE: Self = Self(i64::MIN);
 
     pub(crate) const fn new(value: i64) -> Self {

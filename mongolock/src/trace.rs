@@ -49,7 +49,7 @@ pub(crate) struct HoldFields<'a> {
     pub(crate) held: Duration,
 }
 
-// Only an enabled span or event looks for these.
+// These are computed only for an enabled span or event.
 impl HoldFields<'_> {
     /// The name that users know: for a permit that of its semaphore.
     fn name(&self) -> &str {
@@ -90,7 +90,7 @@ pub(crate) fn retrying(request: &str, locks: usize, first: &str, error: &LockErr
     );
 }
 
-/// The server has rejected commands of the provider for overload, the first one so long ago.
+/// The server has rejected commands of the provider for overload, the first one this time ago.
 pub(crate) fn overloaded(rejected: u64, since: Duration) {
     event!(
         warn: "mongolock.overloaded", "MongoDB rejects commands for overload, they are repeated",
@@ -123,7 +123,7 @@ pub(crate) fn handle_released(id: &str, lock_id: &str) {
     );
 }
 
-/// A query has found a permit beyond the number that a caller gives.
+/// A query has found a permit beyond the number that a caller uses.
 pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
     event!(
         warn: "mongolock.permits_differ", "another caller of the semaphore gives a larger number of permits",
@@ -179,7 +179,7 @@ pub(crate) fn renewal_waiting(locks: usize, first: &str, waited: Duration) {
     );
 }
 
-/// The request that ends a hold was refused for good, or given up. Without its mark the work may run again.
+/// The request that ends a hold was finally refused, or given up. Without its mark the work may run again.
 pub(crate) fn release_failed(request: &str, locks: usize, first: &str, error: &LockError) {
     event!(
         warn: "mongolock.release_failed", "ending the hold failed, its leases will expire",

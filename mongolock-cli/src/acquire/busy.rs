@@ -1,4 +1,4 @@
-//! What is said if others have the lock: the holder, and for how long it has it.
+//! The message if others have the lock: the holder, and for how long it has held the lock.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::json::rfc3339;
 use crate::show::permits;
 use crate::text::{release_command, short};
 
-/// How long the look at the lock may take. Without it the message has only what the attempt has found.
+/// The time limit of reading the lock. Without that read the message has only the result of the attempt.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-/// The failure of an acquisition; `may_be_done` if a mark is one of its answers. The library's error is that of a wait; a single
-/// attempt has none.
+/// The failure of an acquisition; `may_be_done` says that a mark is an expected result. The library's error is that of
+/// a wait; a single attempt has none.
 pub(super) async fn failure(
     provider: &LockProvider,
     wanted: &Wanted,
@@ -31,7 +31,7 @@ pub(super) async fn failure(
         }
     };
     let seen = timeout(LOOK, looked).await.unwrap_or_default();
-    // A run of a period that sees a mark only now has come too late for its answer.
+    // A run with a period that finds a mark only now is too late to report the period as done.
     let refuses = |info: &&LockInfo| info.state == LockState::Done && !may_be_done;
     if let Some(mark) = seen.iter().find(refuses) {
         return marked(mark, connection).code(wanted.busy_code);
@@ -67,7 +67,7 @@ fn marked(info: &LockInfo, connection: &ConnectionArguments) -> Failure {
 
 /// The first of the names that was found taken.
 fn not_free(names: &[String], seen: &[LockInfo]) -> String {
-    // An attempt at several may just be giving back the first of them.
+    // An attempt at several locks may still be releasing the first ones.
     let own = format!(":{}", std::process::id());
     let may_be_own =
         |info: &LockInfo| names.len() > 1 && info.owner.as_ref().is_some_and(|owner| owner.ends_with(&own));

@@ -1,4 +1,4 @@
-//! What a command holds: one lock, several, or a permit.
+//! The hold of a command: one lock, several locks, or a permit.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use mongolock::{Detach, Lock, LockContext, LockError, LockGuard, LockKind, LockP
 
 use crate::cli::Wanted;
 
-/// How long the one attempt of `--no-wait` may take, with the connection to the server. The library waits 2 s more for a reply that
-/// is under way.
+/// The time limit of the single attempt of `--no-wait`, with the connection to the server. The library waits 2 s more
+/// for a reply in flight.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// A hold of this process.

@@ -1,5 +1,5 @@
-//! The locks that are held around this program: a wait for one of them would last until its limit, because its holder waits for
-//! this program.
+//! The locks of the commands that have started this program: a wait for one of them would last until its limit, because
+//! its holder waits for this program.
 
 use std::env;
 
@@ -10,16 +10,16 @@ use super::{Hold, busy};
 use crate::cli::Wanted;
 use crate::failure::Failure;
 
-/// The environment variable with these locks. Other users may see it, so that it has nothing in it that gives a right.
+/// The environment variable with these locks. Other users may see it, so it contains no secret.
 const VARIABLE: &str = "MONGOLOCK_INSIDE";
 
-/// The names of the locks, each with the owner and the fencing token of its hold, which tell it from other holds of the lock.
+/// The names of the locks, each with the owner and the fencing token of its hold, which identify the hold.
 type Around = Vec<(String, String, i64)>;
 
 /// The greatest number of tokens that a hold reserves. The document has the last of them, and the hold the first.
 const BLOCK: i64 = 1000;
 
-/// The locks that are held around this program; none if the variable is not from a program of this kind.
+/// The locks of the commands around this program; none if the variable does not come from this program.
 fn around() -> Around {
     let text = env::var(VARIABLE).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
@@ -49,7 +49,7 @@ pub(super) async fn refuse(provider: &LockProvider, wanted: &Wanted) -> Result<(
         if !wanted.names.contains(&name) {
             continue;
         }
-        // Without an answer the acquisition says why.
+        // Without a reply the acquisition reports the reason.
         let Ok(Ok(Some(info))) = timeout(busy::LOOK, provider.admin().get(&name)).await else {
             continue;
         };

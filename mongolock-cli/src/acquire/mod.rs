@@ -1,4 +1,4 @@
-//! What the commands that acquire have in common: the acquisition, its end by a signal, and the end of the connections.
+//! The common part of the commands that acquire: the acquisition, its end by a signal, and the end of the connections.
 
 mod busy;
 mod hold;
@@ -31,12 +31,12 @@ pub(crate) fn in_runtime(work: impl Future<Output = Result<Ending, Failure>>) ->
         .build()
         .map_err(Failure::io("cannot start"))?;
     let ending = runtime.block_on(work);
-    // Requests that are still under way must not delay the end.
+    // Requests in flight must not delay the end.
     runtime.shutdown_background();
     ending
 }
 
-/// Acquires what is wanted, for work that may be done once in each period.
+/// Acquires the locks, for work that may be done once in each period.
 pub(crate) async fn acquire(
     provider: &LockProvider,
     wanted: &Wanted,
@@ -47,7 +47,8 @@ pub(crate) async fn acquire(
         return Err(Failure::new("--permits and --once-per take one name"));
     }
     let acquiring = async {
-        // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
+        // The time of `--wait` is for the lock, and not for the connection. If no server replies, the acquisition
+        // reports the reason.
         if !wanted.no_wait {
             provider.is_ready().await;
         }
@@ -89,7 +90,7 @@ pub(crate) fn interrupted(signal: Signal) -> Failure {
     })
 }
 
-/// Ends the holds and the connections; a server that does not answer delays the end for a moment only.
+/// Ends the holds and the connections; a server that does not reply delays the end only briefly.
 pub(crate) async fn close(provider: &LockProvider) {
     let _ = timeout(CLOSING_LIMIT, provider.shutdown()).await;
 }

@@ -10,13 +10,14 @@ use super::Signals;
 use crate::failure::warn;
 use crate::text::short;
 
-/// A confirmation that comes sooner is not worth a line.
+/// The time after which a missing confirmation is reported.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// The time between two lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The least time for which the library renews a lease whose work has ended, until its mark or its detachment is confirmed.
+/// The shortest time for which the library renews a lease after the end of the work, until its mark or its detachment
+/// is confirmed.
 const RENEWED: Duration = Duration::from_secs(60);
 
 /// The longest time for which the library repeats a mark or a detachment: the lease is renewed for one expiry, or for [`RENEWED`],
@@ -25,8 +26,8 @@ pub(crate) fn longest_end(expiry: Duration) -> Duration {
     expiry.max(RENEWED) + expiry
 }
 
-/// Waits for the end of a hold. If it takes long, it says what is not confirmed yet, why, and for how long it is still tried, and a
-/// signal ends the wait; an end that is confirmed soon is not cut off.
+/// Waits for the end of a hold. If that takes long, it prints what is not confirmed yet, why, and for how long the
+/// library still tries, and a signal ends the wait. A signal does not interrupt an end that is confirmed soon.
 pub(crate) async fn patiently<T>(
     signals: &mut Signals,
     what: &str,

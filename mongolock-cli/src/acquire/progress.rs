@@ -13,7 +13,7 @@ use crate::failure::warn;
 /// At a terminal a shorter wait is not worth a line.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// A wait that is shown in a log: a shorter one is no news for whoever reads it.
+/// The shortest wait that is reported in a log.
 const LOGGED: Duration = Duration::from_secs(5);
 
 /// Waits for a result, and says once whom this program waits for.

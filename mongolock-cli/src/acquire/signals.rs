@@ -21,7 +21,7 @@ pub(crate) const PASSED_ON: [Signal; 6] = [
 /// The same signal twice within this time is one: `timeout` sends one to `run`, and another to its group.
 const ONCE: Duration = Duration::from_millis(100);
 
-/// The signals that have arrived. From its making on they no longer have their default action.
+/// The signals that have arrived. Once this value exists, they no longer have their default action.
 pub(crate) struct Signals {
     streams: Vec<(Signal, Stream, Option<Instant>)>,
 }
@@ -96,7 +96,7 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Other systems have no safe call that tells it.
+/// Other systems have no safe call for it.
 #[cfg(not(target_os = "linux"))]
 fn ignored() -> u64 {
     0

@@ -14,7 +14,7 @@ use crate::text::difference;
 /// The largest difference that is well within the usual expiry of 30 s.
 pub(super) const TOLERATED: Duration = Duration::from_secs(1);
 
-/// How long a member may take to answer.
+/// The time within which a member must reply.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// A reading of a clock, in milliseconds against this process's monotonic clock.

@@ -16,7 +16,7 @@ use crate::json::rfc3339;
 use crate::output::name_of;
 use crate::text::count;
 
-/// So many documents are named; the others are counted.
+/// The number of documents that are named; the others are counted.
 const NAMED: usize = 5;
 
 /// The longest expiry, time of a detached lease and minimum hold; and the time by which a late renewal may end later.
@@ -96,7 +96,7 @@ pub(super) async fn documents(collections: &Collections, retention: Duration) ->
     findings
 }
 
-/// What all documents say.
+/// The result for all documents.
 #[derive(Default)]
 struct Found {
     /// The number of locks that can be read.
@@ -105,7 +105,7 @@ struct Found {
     damaged: Vec<(String, String)>,
     /// The number of others that cannot.
     others: u64,
-    /// The locks that are taken by times that only a wrong clock can have set.
+    /// The locks that are taken until times that only a wrong clock can have set.
     wrong_times: Vec<Finding>,
 }
 

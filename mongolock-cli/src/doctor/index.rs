@@ -1,5 +1,5 @@
-//! The TTL index, which removes the documents of unused locks, and what else removes documents. The library says what is wrong with
-//! the index.
+//! The TTL index, which removes the documents of unused locks, and other indexes that remove documents. The text about
+//! a problem with the index is that of the library.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
 
-/// How long after its time a document may stay that the TTL monitor deletes. It runs once a minute.
+/// The time after its end for which a document may stay until the TTL monitor, which runs once a minute, deletes it.
 const OVERDUE: Duration = Duration::from_secs(60 * 60);
 
-/// What is found about the index, other indexes that delete documents, and the deletion. Nothing is created.
+/// The findings about the index, other indexes that delete documents, and the deletion. Nothing is created.
 pub(super) async fn ttl_index(
     collections: &Collections,
     retention: Duration,
@@ -52,7 +52,7 @@ async fn foreign(collections: &Collections) -> Vec<Finding> {
     indexes.filter_map(finding).collect()
 }
 
-/// Whether the server deletes what is over.
+/// Checks that the server deletes old documents.
 async fn monitor(collections: &Collections, retention: Duration, now: DateTime) -> Finding {
     let check = "TTL monitor";
     let mend = "db.adminCommand({ setParameter: 1, ttlMonitorEnabled: true })";
@@ -97,7 +97,7 @@ fn of_library(collections: &Collections, retention: Duration, state: &IndexState
         IndexState::Missing => Finding::wrong(check, said, create),
         IndexState::Conflict { index, .. } => {
             let mend = match index {
-                // Providers with another retention than the one that was asked for have made it.
+                // Providers with another retention than the requested one have created it.
                 Some(index) => format!(
                     "/* only if the retention of the providers is {} s; else: mongolock doctor --retention TIME */ {collection}.dropIndex({index:?}); {create}",
                     retention.as_secs()

@@ -1,4 +1,4 @@
-//! `doctor`: what is right and wrong with the place of the locks. It changes nothing.
+//! `doctor`: checks the deployment and the collection of the locks. It changes nothing.
 
 mod clocks;
 mod documents;
@@ -30,7 +30,7 @@ const READ_LIMIT: Duration = Duration::from_secs(5);
 enum CheckState {
     Ok,
     Wrong,
-    /// This user may not see it, or it could not be reached.
+    /// This user has no right to check it, or the server could not be reached.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ struct Finding {
     state: CheckState,
     #[serde(rename = "finding")]
     said: String,
-    /// The command that mends it, for mongosh unless it says otherwise.
+    /// The command that fixes it, for mongosh unless it says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -72,7 +72,7 @@ impl Finding {
         }
     }
 
-    /// An error in the words of the library, which knows what to do; behind words that say what has failed.
+    /// The finding for an error, with the text and the advice of the library, after a text that says what has failed.
     fn refused(check: &'static str, what: &str, error: LockError) -> Self {
         let mend = error.help();
         Self::wrong(check, format!("{what}{}", Failure::from(error)), mend)

@@ -7,7 +7,7 @@ use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
 
-/// What the library needs on the collection of the locks, and what for.
+/// The privileges that the library needs on the collection of the locks, and their purposes.
 const ON_LOCKS: [(&str, &str); 6] = [
     ("find", "reading locks"),
     ("insert", "acquiring"),

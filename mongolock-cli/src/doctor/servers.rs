@@ -12,25 +12,27 @@ use crate::connection::Collections;
 use crate::driver;
 use crate::text::{count, short};
 
-/// The age of a heartbeat from which on it says nothing: members send one every 2 s.
+/// The age from which a heartbeat is too old: members send one every 2 s.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// How long a newer heartbeat is waited for.
+/// The time for which the check waits for a newer heartbeat.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(3);
 
 /// The pause between two looks at the heartbeats.
 const HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How late a member may apply writes that still counts. A majority that is later confirms no write within the limits of locks.
+/// The greatest delay with which a member that counts may apply writes. A majority with a greater delay confirms no
+/// write within the time limits of locks.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The states of members that the check tells apart, by their numbers in `replSetGetStatus`.
+/// The states of members that the check distinguishes, by their numbers in `replSetGetStatus`.
 const PRIMARY: i64 = 1;
 const SECONDARY: i64 = 2;
 const ARBITER: i64 = 7;
 const DOWN: i64 = 8;
 
-/// The server that answers; and whether the library accepts it, which knows whether the string names another set as well.
+/// The server that replies, and whether the library accepts it: the library also detects a string that names another
+/// set.
 pub(super) async fn connection(collections: &Collections, hello: &Document) -> Finding {
     if let Some(error) = collections.provider.health().await.error {
         return Finding::refused("connection", "", error);
@@ -66,12 +68,12 @@ pub(super) fn deployment(hello: &Document) -> Finding {
     Finding::ok(check, said).mend(REPLICA_SET)
 }
 
-/// What adds the rest to a standalone server. The guide calls it supported, so that it is no finding of something wrong.
+/// The advice for a standalone server. The guide calls such a server supported, so it is not reported as a problem.
 const REPLICA_SET: &str =
     "for all of it, at the shell: start mongod with --replSet rs0; then rs.initiate() in mongosh";
 
-/// Every write of the library waits for a majority: so many members must be there. A member counts by its newest heartbeat,
-/// and by none that is older than [`FRESH`]: it may have ended since.
+/// Every write of the library waits for a majority of the members. A member counts by its newest heartbeat, and not if
+/// that is older than [`FRESH`], because the member may have ended since.
 pub(super) async fn write_concern(collections: &Collections, hello: &Document) -> Finding {
     let check = "write concern";
     if let Some(finding) = without_members(check, hello) {
@@ -90,7 +92,8 @@ pub(super) async fn write_concern(collections: &Collections, hello: &Document) -
             Err(finding) => return finding,
         };
         let members = Members::of(&status, &config);
-        // A member sends a heartbeat every 2 s, so the next one is on its way, and with it what the member has applied.
+        // A member sends a heartbeat every 2 s, so the next one arrives soon, with the time of the last write that the
+        // member has applied.
         let is_settled =
             members.old.is_empty() && (members.behind.is_empty() || members.there >= members.needed);
         if is_settled || begun.elapsed() > HEARTBEAT_LIMIT {
@@ -100,7 +103,7 @@ pub(super) async fn write_concern(collections: &Collections, hello: &Document) -
     }
 }
 
-/// The state of the replica set as the connected member sees it.
+/// The state of the replica set according to the connected member.
 async fn status(collections: &Collections) -> Result<Document, Finding> {
     let check = "write concern";
     let status = collections.admin.run_command(doc! { "replSetGetStatus": 1 });
@@ -117,9 +120,9 @@ async fn status(collections: &Collections) -> Result<Document, Finding> {
 /// The members of a replica set.
 struct Members {
     number: usize,
-    /// The number of members that a majority has.
+    /// The number of members that make a majority.
     needed: usize,
-    /// The number of members with data that are there.
+    /// The number of members with data that reply.
     there: usize,
     /// The addresses of the members whose last heartbeat is too old, each with the age of that heartbeat.
     old: Vec<(String, Duration)>,
@@ -142,7 +145,7 @@ impl Members {
                 continue;
             }
             let address = member.get_str("name").unwrap_or("a member");
-            // The member itself has none.
+            // The connected member has no heartbeat of its own.
             let heartbeat = member.get_datetime("lastHeartbeat").ok();
             let age_of_heartbeat = heartbeat.zip(now).map(|(heartbeat, now)| age(*heartbeat, *now));
             let applied = member.get_datetime("optimeDate").ok().zip(newest);

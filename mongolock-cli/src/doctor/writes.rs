@@ -1,5 +1,5 @@
-//! What only a try shows: whether a majority confirms a write, and whether the collection takes each document of a lock. Neither
-//! changes anything.
+//! Checks that need a write: whether a majority confirms a write, and whether the collection accepts each document of a
+//! lock. Neither changes any data.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const UNCONFIRMED: [i32; 2] = [64, 100];
 /// The codes with which a collection refuses a document: a validator, a unique index.
 const REFUSED: [i32; 2] = [121, 11000];
 
-/// By how much a reply may be later than the limit that the server was given.
+/// The time by which a reply may be later than the time limit at the server.
 const REPLY: Duration = Duration::from_secs(1);
 
 /// A majority write with an update of the kind that locks have, which matches no document.
@@ -70,11 +70,11 @@ fn unconfirmed(check: &'static str, reason: &str) -> Finding {
     Finding::wrong(check, said, mend)
 }
 
-/// The documents of a lock that is acquired, released and marked, and of a second one that is released, in a transaction that is
-/// aborted; `None` where that cannot be tried. Other findings tell of a missing right.
+/// Writes the documents of a lock that is acquired, released and marked, and of a second one that is released, in a
+/// transaction that is aborted; `None` if that cannot be tried. Other findings report a missing right.
 pub(super) async fn documents(collections: &Collections) -> Option<Finding> {
     let mut session = collections.database.client().start_session().await.ok()?;
-    // The abortion must not wait for a majority, and the string may have a read concern that transactions do not.
+    // The abort must not wait for a majority, and the string may have a read concern that transactions do not support.
     let begun = session.start_transaction().write_concern(WriteConcern::nodes(1));
     begun.read_concern(ReadConcern::local()).await.ok()?;
     let tried = timeout(LIMIT, try_documents(&collections.locks, &mut session))

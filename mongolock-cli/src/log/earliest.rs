@@ -1,7 +1,7 @@
-//! How far the past goes back that the server remembers: where its oplog begins.
+//! Finds the beginning of the server's oplog.
 //!
-//! Few users may read the oplog, and a server refuses a change stream that would begin before it only when it reads the first
-//! batch. So the time is searched, with streams that end at once.
+//! Few users may read the oplog, and a server refuses a change stream that would begin before the oplog only when it
+//! reads the first batch. So the time is searched, with streams that end at once.
 
 use mongodb::bson::{DateTime, Timestamp, doc};
 use mongodb::error::Error;
@@ -9,7 +9,7 @@ use mongodb::error::Error;
 use crate::codes::{HISTORY_LOST, TIME_LIMIT, code};
 use crate::connection::Collections;
 
-/// The limit of an attempt, in milliseconds. The server knows at once that it does not remember a time.
+/// The time limit of an attempt, in milliseconds. The server refuses a time before its oplog at once.
 const LIMIT: i32 = 200;
 
 /// The limit of the attempt that confirms the time, and how often it is searched again: a server that was stopped for longer than the
@@ -20,14 +20,14 @@ const SEARCHES: usize = 3;
 /// The earliest second of all; the server refuses 0.
 const FIRST_SECOND: u32 = 1;
 
-/// How far the first attempt goes back, in seconds, and how many times as far each one after it.
+/// The seconds by which the first attempt goes back, and the factor for each further attempt.
 const FIRST: u32 = 60;
 const FARTHER: u32 = 8;
 
-/// The time is found as precisely as this part of the time that has passed since.
+/// The precision of the result: its age divided by this number.
 const PRECISION: u32 = 256;
 
-/// The earliest time that the server remembers; `None` if it remembers all.
+/// The earliest time of the oplog; `None` if it has all events.
 pub(super) async fn earliest(collections: &Collections, now: DateTime) -> Result<Option<DateTime>, Error> {
     let now = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(u32::MAX);
     let mut found = None;
@@ -40,7 +40,7 @@ pub(super) async fn earliest(collections: &Collections, now: DateTime) -> Result
     Ok(found.map(|time| DateTime::from_millis(i64::from(time) * 1000)))
 }
 
-/// The earliest second that is remembered, or one soon after it; `None` if all are.
+/// The earliest second in the oplog, or one soon after it; `None` if it has all.
 async fn search<E>(
     now: u32,
     mut remembers: impl AsyncFnMut(u32) -> Result<bool, E>,
@@ -93,7 +93,7 @@ async fn remembers(collections: &Collections, time: u32, limit: i32) -> Result<b
         .ok()
         .and_then(|cursor| cursor.get_i64("id").ok())
     {
-        // The server ends a cursor that is left over by itself, after minutes.
+        // The server itself ends a remaining cursor after some minutes.
         let _ = database
             .run_command(doc! { "killCursors": locks.name(), "cursors": [cursor] })
             .await;

@@ -1,11 +1,11 @@
-//! What the events and the documents of the library say of turns.
+//! Converts the events and the documents of the library for the computation of turns.
 
 use mongolock::{FencingToken, LockEvent, LockEventKind, LockInfo, LockState};
 
 use super::turns::{Document, End, Event, Hold, Key, What};
 use crate::json::token;
 
-/// What a present document says of the last turn of its lock.
+/// The data of a present document about the last turn of its lock.
 pub(super) fn of_document(info: LockInfo) -> Document {
     let end = match info.state {
         LockState::Held => Some(End::Held),
@@ -27,7 +27,7 @@ pub(super) fn of_document(info: LockInfo) -> Document {
     }
 }
 
-/// What an event says of a turn; `None` if nothing.
+/// The data of an event about a turn; `None` if the event does not concern one.
 pub(super) fn of_event(event: LockEvent) -> Option<Event> {
     let what = match event.kind {
         LockEventKind::Acquired | LockEventKind::TakenOver => What::Acquired,

@@ -25,8 +25,8 @@ use crate::show;
 use crate::text::short;
 use crate::times::Time;
 
-/// How far before the earliest time that is asked for the events are read, in milliseconds: most turns that were on at that time
-/// have begun within it.
+/// The milliseconds before the earliest requested time from which events are read: most turns in progress at that time
+/// have begun within them.
 const LEAD: i64 = 10 * 60 * 1000;
 
 const SECOND: i64 = 1000;
@@ -34,10 +34,11 @@ const SECOND: i64 = 1000;
 /// The time without an event after which a line says that the past is still being read.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The time without an event after which the past is given up: the router of a sharded cluster does not tell what a majority has.
+/// The time without an event after which reading the past is given up: the router of a sharded cluster does not report
+/// what a majority has.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10 * 60);
 
-/// How long a majority may take to confirm what was written, and the pause between two looks at it.
+/// The time within which a majority must confirm the latest writes, and the pause between two checks.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -53,7 +54,7 @@ pub(crate) async fn log(
     let filter = filter(&admin, arguments.name.as_deref()).await?;
     let begin = later(since, -LEAD);
     let present = present(&admin, &filter, begin).await?;
-    // What happens from now on is left out, and the documents show nothing later.
+    // Later events are left out, and the documents show no later state.
     let now = now(&collections).await?;
     until_confirmed(&collections).await?;
     let earliest = earliest(&collections, now).await.map_err(refused)?;
@@ -67,7 +68,7 @@ pub(crate) async fn log(
     Ok(Ending::OK)
 }
 
-/// The times that the turns shall touch.
+/// The time range of the turns.
 fn window(
     arguments: &LogArguments,
     now: DateTime,
@@ -107,14 +108,14 @@ async fn filter(admin: &LockAdmin, name: Option<&str>) -> Result<LockFilter, Fai
     })
 }
 
-/// The documents of turns that may have been on after this time.
+/// The documents of turns that may have been in progress after this time.
 async fn present(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Result<Vec<Document>, Failure> {
     let mut locks = admin.stream(filter.clone());
     let mut present = Vec::new();
     while let Some(found) = locks.next().await {
         match found {
             Ok(info) if info.expires_at >= since => present.push(events::of_document(info)),
-            // A damaged document is that of no turn.
+            // A damaged document belongs to no turn.
             Ok(_) | Err(LockError::CorruptDocument { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -122,7 +123,7 @@ async fn present(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Res
     Ok(present)
 }
 
-/// The turns from a time on. What the server forgets while it is read is left out.
+/// The turns from a time on. Events that the server removes during the read are left out.
 async fn read_all(
     collections: &Collections,
     filter: &LockFilter,
@@ -138,7 +139,7 @@ async fn read_all(
     }
 }
 
-/// The turns from a time on; `None` if the server has forgotten some of their events, also while it sent them.
+/// The turns from a time on; `None` if the server has removed some of their events, before or during the read.
 async fn read(
     collections: &Collections,
     filter: &LockFilter,
@@ -152,7 +153,7 @@ async fn read(
         let event = match timeout(SILENCE, events.next()).await {
             Ok(Some(event)) => event,
             Ok(None) => return Ok(Some(turns)),
-            // The server reads what does not concern these locks, or it waits for a majority.
+            // The server is reading events of other documents, or it waits for a majority.
             Err(_) => {
                 until_confirmed(collections).await?;
                 silent += SILENCE;
@@ -176,13 +177,13 @@ async fn read(
     }
 }
 
-/// Waits until a majority has confirmed what the primary has written by now: a change stream has nothing else.
+/// Waits until a majority has confirmed the primary's latest write, because a change stream has only confirmed writes.
 async fn until_confirmed(collections: &Collections) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut wanted = None;
     loop {
         let hello = collections.database.run_command(doc! { "hello": 1 }).await?;
-        // The router of a sharded cluster does not tell it.
+        // The router of a sharded cluster does not report it.
         let Ok(last) = hello.get_document("lastWrite") else {
             return Ok(());
         };
@@ -208,7 +209,7 @@ async fn until_confirmed(collections: &Collections) -> Result<(), Failure> {
     }
 }
 
-/// Whether a stream would have begun before what the server remembers.
+/// Whether a stream would have begun before the oldest event of the oplog.
 fn is_history_lost(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if code(error) == Some(HISTORY_LOST))
 }
@@ -222,7 +223,7 @@ fn refused(error: impl Into<LockError>) -> Failure {
     )
 }
 
-/// The time so many milliseconds later.
+/// The time, this number of milliseconds later.
 fn later(time: DateTime, millis: i64) -> DateTime {
     DateTime::from_millis(time.timestamp_millis().saturating_add(millis))
 }

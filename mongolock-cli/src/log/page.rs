@@ -30,7 +30,7 @@ impl Page {
         }
     }
 
-    /// The first line: how far back the server remembers. The reader has it before the past is read.
+    /// The first line: how far back the oplog goes. It is written before the past is read.
     pub(super) fn begin(&mut self, earliest: Option<DateTime>, now: DateTime) -> Result<(), Failure> {
         self.output.line(if self.as_json {
             let remembers_since = earliest.map(rfc3339);
@@ -46,7 +46,7 @@ impl Page {
         self.output.flush()
     }
 
-    /// Shows the turns. Without any a person sees where there are none; a program finds no lines.
+    /// Shows the turns. If there are none, a table says in which collection; JSON has no lines.
     pub(super) fn show(&mut self, turns: &[Turn], now: DateTime, place: &str) -> Result<(), Failure> {
         if self.as_json {
             for turn in turns {

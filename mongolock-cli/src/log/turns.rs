@@ -1,4 +1,4 @@
-//! Which turns the events of locks make: who had a lock from when to when. No input or output.
+//! Computes the turns from the events of locks: who had a lock, from when to when. It has no input or output.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ pub(super) struct Key {
     pub(super) permit: Option<u32>,
 }
 
-/// What is known of a hold.
+/// What is known about a hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) owner: Option<String>,
@@ -23,14 +23,14 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Takes over what only the other one knows.
+    /// Adds the values that only the other hold has.
     fn complete(&mut self, other: Self) {
         self.owner = self.owner.take().or(other.owner);
         self.token = self.token.or(other.token);
         self.acquired_at = self.acquired_at.or(other.acquired_at);
     }
 
-    /// Takes over what a newer one knows.
+    /// Replaces the values by those of a newer hold, where it has them.
     fn change(&mut self, newer: Self) {
         let older = mem::replace(self, newer);
         self.complete(older);
@@ -66,11 +66,11 @@ impl End {
     }
 }
 
-/// What an event says of a lock.
+/// The kind of an event of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Acquired,
-    /// The lease was detached or resumed: the turn goes on.
+    /// The lease was detached or resumed: the turn continues.
     Changed,
     Ended(End),
     /// All documents were deleted with their collection.
@@ -100,7 +100,7 @@ pub(super) struct Document {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) key: Key,
-    /// What is known of the hold; its beginning is that of the turn.
+    /// What is known about the hold; its beginning is the beginning of the turn.
     pub(super) hold: Hold,
     pub(super) to: Option<DateTime>,
     pub(super) end: End,
@@ -115,12 +115,12 @@ impl Turn {
         (self.end, self.to) = (end, Some(to));
     }
 
-    /// Takes over what the present document of the lock says, if it is that of this turn, which is the last one of the lock.
+    /// Adds the data of the lock's present document, if it belongs to this turn, which is the last one of the lock.
     fn complete(&mut self, document: Option<Document>, read_at: DateTime) {
         let from = self.hold.acquired_at;
         let document = document.filter(|document| from.is_none() || document.hold.acquired_at == from);
         let Some(document) = document else {
-            // A turn that has begun since is on. An earlier one would have left its document.
+            // A turn that has begun after the read is in progress. An earlier one would have its document.
             if self.is_on() && from.is_none_or(|from| from < read_at) {
                 self.end = End::Unknown;
             }
@@ -137,7 +137,7 @@ impl Turn {
     /// Whether a part of it lies between these times, as far as is known.
     fn is_within(&self, since: DateTime, until: DateTime) -> bool {
         let from = self.hold.acquired_at;
-        // A turn with an unknown end was on when it has begun.
+        // A turn with an unknown end counts as in progress at its beginning.
         let to = self.to.or(from.filter(|_| !self.is_on()));
         from.is_none_or(|from| from <= until) && to.is_none_or(|to| to >= since)
     }
@@ -148,12 +148,12 @@ impl Turn {
 pub(super) struct Turns {
     /// All turns in the order of their first events.
     all: Vec<Turn>,
-    /// Where the last turn of each lock is.
+    /// The index of the last turn of each lock.
     last: HashMap<Key, usize>,
 }
 
 impl Turns {
-    /// Takes over the next event.
+    /// Applies the next event.
     pub(super) fn add(&mut self, event: Event) {
         let Event { what, at, key, hold } = event;
         let is_known = self.last.contains_key(&key);
@@ -171,7 +171,7 @@ impl Turns {
             (What::Changed, Some(turn)) => turn.hold.change(hold),
             (What::Changed, None) => self.begin(key, hold, End::Held, None),
             (What::Ended(end), Some(turn)) => turn.finish(end, at),
-            // A mark was cleared, or the document of a free lock was deleted.
+            // A mark was removed, or the document of a free lock was deleted.
             (What::Ended(end), None) if is_known || end == End::ExpiredBy => {}
             // The turn has begun before the events.
             (What::Ended(end), None) => self.begin(key, hold, end, Some(at)),
@@ -187,7 +187,7 @@ impl Turns {
         self.all.push(Turn { key, hold, to, end });
     }
 
-    /// Takes over the present documents, which were read since this time.
+    /// Adds the present documents, which were read after this time.
     pub(super) fn complete(&mut self, documents: Vec<Document>, read_at: DateTime) {
         let documents = documents.into_iter();
         let mut documents: HashMap<Key, Document> = documents
@@ -196,7 +196,7 @@ impl Turns {
         for (key, at) in &self.last {
             self.all[*at].complete(documents.remove(key), read_at);
         }
-        // No event was about these.
+        // No event concerned these locks.
         for (key, document) in documents {
             if let Some(end) = document.end {
                 let to = (end == End::Expired).then_some(document.expires_at);
@@ -209,7 +209,7 @@ impl Turns {
     pub(super) fn latest_first(self, since: DateTime, until: DateTime) -> Vec<Turn> {
         let mut turns = self.all;
         turns.retain(|turn| turn.is_within(since, until));
-        // Of two turns that have begun in the same millisecond the later one is that of the later event.
+        // If two turns have begun in the same millisecond, the one of the later event comes first.
         turns.reverse();
         turns.sort_by_key(|turn| Reverse(turn.hold.acquired_at));
         turns

@@ -1,4 +1,4 @@
-//! The two children of `run`: how they start, and what becomes of them.
+//! The two children of `run`: how they start and end.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,14 +15,14 @@ use super::messages::Channel;
 use super::terminal::Foreground;
 use crate::clock::Moment;
 
-/// What has become of a child.
+/// How a child has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Exited(u8),
     Killed(i32),
 }
 
-/// What is new about a child.
+/// A change of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     /// It has ended. It stays a zombie until it is reaped, so that its id belongs to no other process.
@@ -40,8 +40,8 @@ pub(super) fn start_guardian(foreground: Option<&Foreground>) -> io::Result<(Gro
         let own = foreground.own().as_raw_nonzero().to_string();
         command.args(["--terminal", &own]);
     }
-    // It has nothing of the command: a reader of the output waits for the command only, no variable is shown twice, and no
-    // directory is kept in use.
+    // The guardian shares nothing with the command: a reader of the output waits only for the command, no variable is
+    // shown twice, and no directory is kept in use.
     command
         .env_clear()
         .current_dir("/")
@@ -85,13 +85,13 @@ fn start(mut command: Command) -> io::Result<Pid> {
     Pid::from_raw(id).ok_or_else(|| io::Error::other("a process has no id"))
 }
 
-/// What is new about a child; `None` if nothing is.
+/// The latest change of a child; `None` if there is none.
 pub(super) fn news(child: Pid) -> Option<News> {
     let looked =
         WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(child), looked).ok().flatten()?;
     if status.stopped() {
-        // A stop is reported until this process has taken note of it.
+        // The kernel reports a stop until this process has acknowledged it.
         let noted = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(child), noted);
         return Some(News::Stopped);
@@ -107,7 +107,7 @@ fn ended(status: &WaitIdStatus) -> Status {
     }
 }
 
-/// Takes note of the end of a child, whose id may belong to others from now on. Returns whether it has ended.
+/// Reaps a child that has ended; its id may belong to another process from now on. Returns whether it has ended.
 pub(super) fn reap(child: Pid) -> bool {
     let ended = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     !matches!(ended, Ok(None))

@@ -1,20 +1,20 @@
-//! Until when the command may live.
+//! The time limits of the command.
 
 use std::time::Duration;
 
 use crate::clock::{Moment, monotonic_and_offset};
 
-/// The longest time that the command has between SIGTERM and the end of its lease; with a long lease, and SIGKILL.
+/// The longest time between SIGTERM and the end of the lease; for a long lease, between SIGTERM and SIGKILL.
 const TERM_LEAD: Duration = Duration::from_secs(5);
 
 /// The shortest time before the end of a lease at which the command gets SIGKILL: delivery and the end of the processes
 /// take a part of it.
 const KILL_LEAD: Duration = Duration::from_millis(100);
 
-/// A smaller difference between the clocks is imprecision of their readings.
+/// A smaller difference between the clocks comes from the imprecision of their readings.
 const SUSPENSION: Duration = Duration::from_millis(5);
 
-/// The moments at which the processes of the command get signals if the lease is not renewed again.
+/// The times at which the processes of the command get signals if the lease is not renewed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     /// SIGTERM.
@@ -24,7 +24,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The limits for a lease of this expiry that ends at this moment.
+    /// The limits for a lease of this expiry that ends at this time.
     pub(super) fn new(end: Moment, expiry: Duration) -> Self {
         let kill_lead = KILL_LEAD.max(expiry / 20);
         let term_lead = TERM_LEAD.min(expiry / 6);
@@ -77,13 +77,13 @@ impl LeaseClock {
 
     fn end(&mut self, now: Duration, offset: Duration, remaining: Duration) -> Moment {
         let end = now + remaining;
-        // The library takes a margin off, so the request was sent at this time or later.
+        // The library subtracts a margin, so the request was sent at this time or later.
         let sent = end.saturating_sub(self.expiry);
         self.note(now, offset, sent);
         Moment::from_start(end + self.offset_at(sent))
     }
 
-    /// Keeps the offset if it has changed, and forgets those that no request can have any more.
+    /// Stores the offset if it has changed, and removes those that no request can have any more.
     fn note(&mut self, now: Duration, offset: Duration, sent: Duration) {
         let last = self.offsets.last().map_or(Duration::ZERO, |(_, offset)| *offset);
         if offset > last + SUSPENSION {

@@ -20,7 +20,7 @@ pub(super) struct Lease {
     pub(super) hold: Hold,
     /// The names of its locks, or that of its semaphore.
     pub(super) names: Vec<String>,
-    /// Where its handle is, if it was resumed.
+    /// The file of its handle, if it was resumed.
     pub(super) resumed: Option<Resumed>,
     pub(super) provider: LockProvider,
     pub(super) failures: Failures,
@@ -47,7 +47,7 @@ impl Lease {
                 let detached = patiently(signals, &what, longest_end(self.expiry), reason, detaching).await;
                 return detached.unwrap_or_else(|_| give_up(&what, self.expiry.max(ttl)));
             }
-            // Its handle is used up.
+            // Its handle is no longer valid.
             resumed.delete();
         }
         if has_succeeded && self.hold.is_once() {
@@ -94,7 +94,7 @@ impl Lease {
         };
         let begun = Instant::now();
         self.provider.shutdown_after(self.expiry).await;
-        // What the command has done says more: the lock was held to its end.
+        // The exit code of the command is more important: the lock was held to its end.
         if self.failures.take(RELEASE_FAILED).is_some() || begun.elapsed() >= self.expiry {
             warn(not_released(&Failure::from(error)));
         }

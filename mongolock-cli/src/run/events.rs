@@ -1,4 +1,4 @@
-//! What the library tells in events: why its requests fail.
+//! The events of the library that say why its requests fail.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -31,7 +31,7 @@ impl Failures {
     /// Listens to the events of this process from now on.
     pub(super) fn listen() -> Self {
         let failures = Self::default();
-        // It fails if this process listens already, which it does once.
+        // It fails if this process has a subscriber already; it sets one only once.
         let _ = tracing::subscriber::set_global_default(failures.clone());
         failures
     }
@@ -84,7 +84,7 @@ impl Subscriber for Failures {
     fn exit(&self, _: &Id) {}
 }
 
-/// What an event says in its fields.
+/// The fields of an event.
 #[derive(Default)]
 struct Said {
     error: Option<String>,

@@ -22,7 +22,7 @@ pub(crate) fn exec(arguments: &ExecArguments) -> Result<Ending, Failure> {
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(arguments.parent) {
         return Ok(Ending::Code(exit::FAILED));
     }
-    // This process is in the group. Either the guardian still lives and kills it in time, or the limit has passed.
+    // This process is in the group now. Either the guardian still exists and kills it in time, or the limit has passed.
     if Moment::now() >= Moment(arguments.kill_at) {
         return Err(Failure::new("the lock has ended before the command could start").code(exit::LOST));
     }

@@ -56,13 +56,13 @@ impl Group {
         let _ = kill_process_group(self.leader, signal);
     }
 
-    /// Asks the processes to end. A stopped process must continue to do so.
+    /// Asks the processes to end. A stopped process must be continued to end.
     pub(super) fn terminate(self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    /// The number of the processes that live, without the guardian. Zombies do nothing any more.
+    /// The number of running processes, without the guardian and without zombies.
     pub(super) fn living(self) -> io::Result<usize> {
         let leader = self.leader.as_raw_nonzero().get();
         let is_living =
@@ -111,8 +111,8 @@ fn read(directory: &Path, shown: &Shown) -> io::Result<Option<Process>> {
     Ok(ids.map(|(id, group)| Process { id, group, ..process }))
 }
 
-/// Whether the process has ended meanwhile, or belongs to others. After another error, such as too many open files, it may
-/// live.
+/// Whether the process has ended meanwhile, or belongs to another user. After another error, such as too many open
+/// files, it may still run.
 #[cfg(target_os = "linux")]
 fn is_left_out(error: &io::Error) -> bool {
     let left_out = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 
 /// Guards the group that this process leads, until it kills the group and itself with it.
 pub(crate) fn guard(arguments: &GuardArguments) -> Result<Infallible, Failure> {
-    // By hand it would kill the job that it was started in.
+    // If a user starts it, it would kill the job in which it was started.
     if own_group() != Some(getpid()) {
         return Err(Failure::new("this command is for `mongolock run` only"));
     }
@@ -53,15 +53,15 @@ struct Guardian {
     group: Group,
     /// The limits of the lease; none before the first order.
     limits: Option<Limits>,
-    /// Whether SIGTERM was sent. A later renewal changes nothing then.
+    /// Whether SIGTERM was sent. After that a renewal has no effect.
     has_terminated: bool,
 }
 
 impl Guardian {
     fn guard(mut self) -> ! {
         loop {
-            // All orders are read before a decision: this process may have been stopped for long, and the newest order
-            // may be late or early.
+            // All orders are read before a decision, because this process may have been stopped for a long time, and
+            // the newest order may arrive late or early.
             self.read_orders();
             self.keep_limits();
             self.wait();

@@ -1,4 +1,4 @@
-//! What `run` and its guardian tell each other, in messages of one size on a socket.
+//! The messages between `run` and its guardian, all of one size, on a socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::deadline::Limits;
 use crate::clock::Moment;
 
-/// A kind, and two moments.
+/// A kind, and two times.
 const SIZE: usize = 17;
 
 /// The bytes that are read with one call.
@@ -80,7 +80,7 @@ impl Channel {
         }
     }
 
-    /// Reads what has arrived, and returns whether nothing will arrive any more.
+    /// Reads the bytes that have arrived, and returns whether no more will arrive.
     fn read_all(&mut self) -> bool {
         let mut buffer = [0; READ];
         loop {

@@ -1,8 +1,8 @@
 //! `run`: a command under a lock.
 //!
-//! Three processes take part. `run` holds the lock and renews it. The guardian leads the process group of the command and
-//! ends it when its limits pass or when `run` ends. The command starts as this same program, which ties it to `run` and then
-//! becomes the command.
+//! There are three processes. `run` holds the lock and renews it. The guardian leads the process group of the command
+//! and ends the group when its time limits pass or when `run` ends. The command starts as this same program, which ties
+//! itself to `run` and then executes the command.
 
 mod children;
 mod deadline;
@@ -39,7 +39,7 @@ use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::input;
 
-/// What is to be run.
+/// The command that is to be run.
 struct Errand<'a> {
     command: &'a [OsString],
     /// The variables that the command gets, or does not get.
@@ -53,7 +53,7 @@ struct Outcome {
     verdict: Verdict,
     /// The signals that were passed on to it.
     received: Vec<Signal>,
-    /// Those that come after its end.
+    /// The signals that arrive after its end.
     signals: Signals,
 }
 
@@ -62,11 +62,11 @@ struct Outcome {
 enum Verdict {
     /// By itself, or by the signal of another process.
     Own,
-    /// Its lock was lost, or nearly so.
+    /// Its lock was lost, or its lease was about to end.
     Lost,
     /// This program has failed.
     Failed(&'static str),
-    /// So many processes are left that SIGKILL has not ended.
+    /// The number of processes that SIGKILL has not ended.
     Unkillable(usize),
 }
 
@@ -218,16 +218,16 @@ fn own_ending(outcome: &Outcome) -> Ending {
     let Some(signal) = interrupt else {
         return Ending::of_signal(number);
     };
-    // At a terminal only the group of the command has got the signal. A shell that runs a loop ends it if it gets the
-    // signal, too, and sees that its child has died of it.
+    // At a terminal only the group of the command has got the signal. A shell ends its loop if it gets the signal, too,
+    // and sees that the signal has ended its child.
     if !outcome.received.contains(&signal) {
         let _ = kill_current_process_group(signal);
     }
     Ending::Signal(signal)
 }
 
-/// Orphans of the command become children of this process, which reaps them, so that no zombies pile up where the first
-/// process of a container does not.
+/// Orphans of the command become children of this process, which reaps them, so that zombies do not accumulate if the
+/// first process of a container does not reap them.
 fn become_subreaper() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

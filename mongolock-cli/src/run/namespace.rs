@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How `/proc` shows the namespace of this process.
+/// The namespace of this process in `/proc`.
 pub(super) struct Shown {
-    /// The id of this process there.
+    /// The id of this process in `/proc`.
     own_id: i32,
     /// The number of namespaces between that of `/proc` and that of this process, which is included; 0 if they are the same.
     depth: usize,
@@ -52,7 +52,7 @@ fn is_same(id: i32, in_proc: i32) -> bool {
     };
     let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) => descriptor,
-        // Older kernels and exhausted descriptors do not tell it: rather one process too many keeps the lock.
+        // With an older kernel or without free descriptors it is unknown: it is safer to count one process too many.
         Err(error) => return error != Errno::SRCH,
     };
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()));

@@ -1,4 +1,4 @@
-//! What `run` says while its command runs.
+//! The messages of `run` while its command runs.
 
 use std::fmt::Display;
 use std::io;
@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::failure::warn;
 
-/// So many lines wait for a reader; later ones are dropped.
+/// The greatest number of lines that wait for a reader; later ones are dropped.
 const LINES: usize = 16;
 
 /// Lines on standard error. A thread of its own writes them: without a reader, `run` must still renew the lock and keep

@@ -1,4 +1,4 @@
-//! What is said about renewals that fail.
+//! The messages about failed renewals.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::events::{Failures, RENEWAL_FAILED};
 use crate::driver;
 use crate::text::short;
 
-/// What is said about the renewals of a lease.
+/// The state of the renewals of a lease, for these messages.
 pub(super) struct Renewals {
     failures: Failures,
-    /// Why the last one has failed, if none has succeeded since.
+    /// The reason of the last failure, if no renewal has succeeded since.
     reason: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Renewals {
         self.reason.take().is_some()
     }
 
-    /// Why a lease is not renewed, once for each reason. So much time is left of its expiry.
+    /// The message that says why a lease is not renewed, once for each reason. `left` is the rest of its `expiry`.
     pub(super) fn news(&mut self, left: Duration, expiry: Duration) -> Option<String> {
         let newest = self.failures.take(RENEWAL_FAILED);
         if left.is_zero() {

@@ -1,4 +1,4 @@
-//! A lease that `run` has resumed, and what becomes of it and of its file when the command has ended.
+//! A lease that `run` has resumed: its end and that of its file when the command has ended.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ impl Resumed {
         self.then_detach
     }
 
-    /// Detaches the lease again. The file has its new handle before it exists, so that a crash in the next step loses nothing.
+    /// Detaches the lease again. The new handle is in the file before its lease exists, so that a crash does not lose
+    /// it.
     pub(super) async fn detach(&self, hold: Hold, ttl: Duration) -> Result<(), Failure> {
         let detaching = hold.detach(ttl);
         let replaced = self.stored.replace(&detaching.handle());

@@ -1,4 +1,4 @@
-//! Watches the command while it runs, and does what the guardian does as well: no process of the command's group outlives
+//! Watches the command while it runs, and like the guardian makes sure that no process of the command's group outlives
 //! the lock.
 
 mod start;
@@ -23,10 +23,10 @@ use crate::acquire::{Hold, Signals};
 use crate::clock::Moment;
 use crate::text::short;
 
-/// The news of a stop may come so long after it.
+/// The longest delay with which a stop may be reported.
 const LATE_NEWS: Duration = Duration::from_secs(1);
 
-/// How often the lease is read, and sent to the guardian if it was renewed.
+/// The time between two reads of the lease, which is sent to the guardian if it was renewed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How often the processes of the group are counted while they end.
@@ -35,10 +35,10 @@ const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the rest of the group may take to end after SIGTERM, and after SIGKILL.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often orphans of the command are looked for that have ended.
+/// The time between two searches for ended orphans of the command.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A smaller difference between two limits comes from the readings of the clocks and is no renewal.
+/// A smaller difference between two limits, in nanoseconds, comes from the readings of the clocks and is not a renewal.
 const RENEWAL: u64 = 5_000_000;
 
 /// How long this process waits with SIGTERM for the guardian to send it: the command gets it once.
@@ -60,7 +60,7 @@ pub(super) struct Supervisor<'a> {
     accepted: Limits,
     /// The newest limits that were sent to it.
     sent: Limits,
-    /// Why the command may not go on.
+    /// The reason why the command must end.
     verdict: Verdict,
     status: Option<Status>,
     /// When the rest of the group got SIGTERM and SIGKILL.
@@ -72,7 +72,7 @@ pub(super) struct Supervisor<'a> {
     is_stopped: bool,
     /// When a signal that asks the command to end was passed on.
     asked_to_end: Option<Instant>,
-    /// Whether a stop outside the foreground was told.
+    /// Whether a stop outside the foreground was reported.
     is_stop_told: bool,
     /// The signals that were passed on.
     received: Vec<Signal>,
@@ -128,7 +128,7 @@ impl Supervisor<'_> {
             Foreground::give_to(self.group.leader())?;
             self.is_in_foreground = true;
         }
-        // From now on a stop of `run` is a stop of the command.
+        // From now on a stop of `run` also stops the command.
         self.signals.add(Signal::TSTP)?;
         // This process may have been stopped since the guardian has accepted the limits. The guardian has sent its signals to
         // no process then, and a command that starts now would not get them.
@@ -146,7 +146,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Notes what has become of the command and of the guardian.
+    /// Checks whether the command and the guardian have ended or stopped.
     fn look_at_children(&mut self) {
         if let Some(command) = self.command.filter(|_| self.status.is_none()) {
             match news(command) {
@@ -168,7 +168,7 @@ impl Supervisor<'_> {
                 let _ = kill_process(self.group.leader(), Signal::CONT);
             }
             Some(News::Ended(_)) if self.killed.is_none() => {
-                // It says so before it kills the group.
+                // The guardian reports it before it kills the group.
                 self.read_reports();
                 self.decide(Verdict::Failed(
                     "the guardian was killed, so the command was ended",
@@ -203,7 +203,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Says why the lock is not renewed: the command may end soon.
+    /// Reports why the lock is not renewed: the command may have to end soon.
     fn tell_failures(&mut self) {
         if self.verdict == Verdict::Own {
             let (left, expiry) = (self.hold.context.remaining(), self.clock.expiry());
@@ -221,7 +221,7 @@ impl Supervisor<'_> {
         if self.verdict == Verdict::Own {
             self.send_renewal();
         }
-        // A guardian that does not read has the limits that it has accepted last.
+        // A guardian that does not read keeps the limits that it accepted last.
         let now = Moment::now();
         if now >= self.accepted.kill_at {
             self.lose();
@@ -273,7 +273,7 @@ impl Supervisor<'_> {
         }
         let is_late = self.terminated.is_some_and(|at| at.elapsed() > END_LIMIT);
         match self.group.living() {
-            // What cannot be counted is killed.
+            // If the group cannot be counted, it is killed.
             Ok(0) | Err(_) => self.kill(),
             Ok(_) if is_late => self.kill(),
             Ok(_) if self.terminated.is_none() => {
@@ -314,7 +314,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The first reason counts. A command that is ended before the lease is over cannot see why.
+    /// The first reason counts. A command that is ended before the lease is over does not see the reason itself.
     fn decide(&mut self, verdict: Verdict) {
         let left = self.hold.context.remaining();
         if self.verdict == Verdict::Own && verdict == Verdict::Lost && !left.is_zero() {

@@ -1,4 +1,4 @@
-//! A timer for a moment of the boot clock.
+//! A timer for a time of the boot clock.
 
 use rustix::event::{PollFd, Timespec};
 
@@ -27,7 +27,7 @@ mod imp {
             Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
         }
 
-        /// Sets the timer to a moment, or to none.
+        /// Sets the timer to a time, or to none.
         pub(in super::super) fn set(&mut self, moment: Option<Moment>) -> io::Result<()> {
             let nanos = moment.map_or(0, |moment| moment.0.max(1));
             let never = Timespec::default();

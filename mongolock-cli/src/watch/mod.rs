@@ -1,4 +1,4 @@
-//! `watch`: what happens to locks, one line for each change.
+//! `watch`: the changes of locks, one line for each.
 
 mod page;
 
@@ -12,7 +12,7 @@ use crate::cli::{ConnectionArguments, WatchArguments};
 use crate::exit::Ending;
 use crate::failure::Failure;
 
-/// The pause between two looks at whether a primary answers.
+/// The pause between two checks whether a primary replies.
 const PULSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn watch(
@@ -20,7 +20,7 @@ pub(crate) async fn watch(
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
     let collections = connection.collections().await?;
-    // Where there are no streams the library reads the locks once a second, and what is shorter would be missing here.
+    // Without change streams the library reads the locks once a second, and shorter holds would be missing here.
     let Some(stream) = collections.open_stream().await else {
         return Err(Failure::new(
             "the server opens no change stream within 5 s; perhaps no majority of the replica set confirms writes",
@@ -35,14 +35,14 @@ pub(crate) async fn watch(
     };
     let events = provider.admin().events(filter);
     let page = Page::new(arguments.json);
-    // Neither ends without a failure, and then the program ends.
+    // Both run until a failure, which ends the program.
     Err(tokio::select! {
         failure = show(events, &page) => failure,
         failure = tell_outages(&provider, &page) => failure,
     })
 }
 
-/// Shows the events, until that fails.
+/// Shows the events until a failure.
 async fn show(mut events: LockEvents, page: &Page) -> Failure {
     while let Some(event) = events.next().await {
         let shown = event.map_err(refused).and_then(|event| page.show(&event));
@@ -59,8 +59,8 @@ fn refused(error: LockError) -> Failure {
     Failure::of_stream(error, "watch the locks", "the collection of the locks")
 }
 
-/// Says when no primary answers any more, and when one answers again. The events say neither: they go on after an election,
-/// and a connection that is cut silently looks like one without events.
+/// Reports when no primary replies, and when one replies again. The events do not show that: they continue after an
+/// election, and a connection that is cut silently looks like one without events.
 async fn tell_outages(provider: &LockProvider, page: &Page) -> Failure {
     let mut is_gone = false;
     loop {

@@ -17,11 +17,11 @@ pub(super) struct Page {
     as_json: bool,
 }
 
-/// Whether a primary answers.
+/// Whether a primary replies.
 pub(super) enum Pulse {
-    /// None does, and why.
+    /// No primary replies, with the reason.
     Gone(String),
-    /// One does again.
+    /// A primary replies again.
     Back,
 }
 
@@ -33,7 +33,7 @@ impl Page {
         }
     }
 
-    /// Shows a change. The present holds are none.
+    /// Shows a change. The present holds are not changes.
     pub(super) fn show(&self, event: &LockEvent) -> Result<(), Failure> {
         if event.kind == LockEventKind::Held {
             return Ok(());
@@ -50,7 +50,7 @@ impl Page {
             Pulse::Gone(problem) => ("gone", Some(problem.as_str())),
             Pulse::Back => ("back", None),
         };
-        // No server tells the time of it.
+        // No server reports the time of this event.
         let at = rfc3339(DateTime::now());
         self.write(match (self.as_json, problem) {
             (true, problem) => json::line(&PulseLine { at, event, problem }),

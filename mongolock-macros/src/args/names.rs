@@ -59,7 +59,7 @@ pub(super) fn is_declared(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a lock name stands here without its key, and not a misspelt key or a misspelt value of another argument.
+/// Whether the input is a lock name without its key, and not a misspelt key or a misspelt value of another argument.
 pub(super) fn is_alone(input: ParseStream<'_>) -> bool {
     let name = skip_value(input).map(without_parentheses);
     name.and_then(syn::parse2).is_ok_and(|name| is_name(&name))

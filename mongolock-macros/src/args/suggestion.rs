@@ -1,4 +1,4 @@
-//! What to write instead of a value that is wrong.
+//! Suggestions for values that are wrong.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -53,7 +53,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }
 
-/// The duration that a constructor such as `Duration::from_secs(90)` stands for.
+/// The duration of a constructor such as `Duration::from_secs(90)`.
 fn constructed_duration(value: &TokenStream) -> Option<String> {
     let Expr::Call(call) = syn::parse2(value.clone()).ok()? else {
         return None;

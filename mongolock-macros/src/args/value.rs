@@ -1,4 +1,4 @@
-//! Where a value begins and ends among the arguments.
+//! Finds the beginning and the end of a value among the arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -30,7 +30,7 @@ pub(super) fn whole<T: Parse>(input: ParseStream<'_>, is_accepted: impl FnOnce(&
     Some(value)
 }
 
-/// Whether the value stands in parentheses.
+/// Whether the value is in parentheses.
 pub(super) fn is_parenthesised(input: ParseStream<'_>) -> bool {
     input.peek(token::Paren) && whole::<TokenTree>(&input.fork(), |_| true).is_some()
 }

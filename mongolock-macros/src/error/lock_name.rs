@@ -84,7 +84,7 @@ pub(crate) fn near_miss(one: &str, other: &str) -> String {
     format!("\nnote: `{one}` and `{other}` differ in one character: if they mean the same, one is misspelt")
 }
 
-/// A mistake of a template in words that fit a type, whose placeholders name fields and not arguments.
+/// A mistake of a template of a type, whose placeholders name fields and not arguments.
 pub(crate) struct FieldMistake(pub(crate) TemplateMistake);
 
 impl fmt::Display for FieldMistake {

@@ -2,10 +2,10 @@
 
 use crate::similar::nearest;
 
-/// What to do where another attribute, such as that of a test with cases, has made a function without arguments.
+/// The advice if another attribute, such as that of a test with cases, has removed the arguments of the function.
 const OR_ABOVE: &str = ", or put `#[distributed_lock]` above the attribute that took the arguments away";
 
-/// What the placeholders of a function can name.
+/// The names that the placeholders of a function can use.
 pub(crate) struct Nameable<'a> {
     pub(crate) function: &'a str,
     /// Whether the function has a `self`.

@@ -20,7 +20,7 @@ pub(crate) fn unread_argument() -> &'static str {
     "`#[distributed_lock]` cannot read this argument: write it with a type alias, or update mongolock"
 }
 
-/// The message about a function that is not async, or no longer: another attribute may have taken the `async` away.
+/// The message about a function that is not async: another attribute may have removed the `async`.
 pub(crate) fn not_async() -> &'static str {
     "`#[distributed_lock]` needs an `async fn`: if another attribute took the `async` away, such as `#[tokio::test]`, put \
      `#[distributed_lock]` above that one; blocking code calls `mongolock::blocking::LockProvider::run`"

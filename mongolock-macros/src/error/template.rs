@@ -73,7 +73,7 @@ impl fmt::Display for TemplateMistake {
     }
 }
 
-/// What to write; without a proposal this is said instead.
+/// The advice what to write; `otherwise` is the advice without a proposal.
 fn mend(write: Option<&String>, otherwise: &str) -> String {
     write.map_or_else(|| otherwise.to_owned(), |write| format!("write `<{write}>`"))
 }

@@ -24,7 +24,7 @@ pub(crate) struct Variant {
     pub(crate) template: StringLiteral,
 }
 
-/// The content of all `#[lock(…)]` at one place.
+/// The content of all `#[lock(…)]` of one item.
 #[derive(Default)]
 struct Attributes {
     template: Option<LitStr>,

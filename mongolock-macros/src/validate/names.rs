@@ -51,7 +51,7 @@ pub(super) fn names(args: &Args, function: Option<&Function>, errors: &mut Error
     LockNames::Several(names.collect())
 }
 
-/// Reports a name that stands in a list twice.
+/// Reports a name that occurs twice in a list.
 fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
     let text = |name: &ListedName| match name {
         ListedName::Template(literal) => literal.value().to_owned(),

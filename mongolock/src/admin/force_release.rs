@@ -11,10 +11,10 @@ use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it reads the document, releases what it has read, and gives `Result<bool, LockError>`:
-/// `true` if the request has ended a lease, a minimum hold, a mark or a takeover margin, `false` if it found none to end, or if
-/// that ended by itself meanwhile. It also sets a damaged document right. With [`only_if`](Self::only_if) it ends only the hold
-/// that the operator has looked at:
+/// Awaiting it reads the document, releases what it has read, and gives `Result<bool, LockError>`: `true` if the
+/// request has ended a lease, a minimum hold, a mark or a takeover margin, `false` if there was nothing to end, or if
+/// it ended by itself meanwhile. It also repairs a damaged document. With [`only_if`](Self::only_if) it ends only the
+/// hold that the operator has seen:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,7 +54,7 @@ pub struct ForceRelease {
     engine: Arc<Engine>,
     /// The name, or the error of its `Display`.
     name: Result<String, LockError>,
-    /// The fencing token that the document must have; `None` releases whichever hold there is.
+    /// The fencing token that the document must have; `None` releases any hold.
     only_if: Option<FencingToken>,
     /// The number of the permit, if the name is that of a semaphore.
     permit: Option<u32>,
@@ -89,14 +89,14 @@ impl ForceRelease {
         self
     }
 
-    /// Releases the lock only if its fencing token is this one, as [`LockInfo::fencing_token`] has shown it. With any
-    /// other token nothing is released, and the result is `false`, as for a lock that is free.
+    /// Releases the lock only if its fencing token is this one, from [`LockInfo::fencing_token`]. With any other token
+    /// nothing is released, and the result is `false`, as for a lock that is free.
     ///
     /// The server compares and releases in one step, so a lease that was acquired later is never ended.
     ///
     /// Waiters of one process that hand the lock over among themselves share one lease, and the token in the document
-    /// is the last one that is reserved for them. The request ends the lease under whichever of them holds the lock.
-    /// Take the token from [`LockInfo::fencing_token`]: that of a guard, or one in a log, can be smaller.
+    /// is the last one that is reserved for them. The request ends the lease of the present holder among them. Take the
+    /// token from [`LockInfo::fencing_token`]: the token of a guard, or one in a log, can be smaller.
     ///
     /// [`LockInfo::fencing_token`]: crate::LockInfo::fencing_token
     pub fn only_if(mut self, token: FencingToken) -> Self {

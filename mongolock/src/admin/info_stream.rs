@@ -22,7 +22,8 @@ use crate::{LockError, LockFilter, LockInfo};
 ///
 /// # Errors
 ///
-/// - [`LockError::CorruptDocument`] if the document of one lock cannot be read. The stream goes on with the next lock.
+/// - [`LockError::CorruptDocument`] if the document of one lock cannot be read. The stream continues with the next
+///   lock.
 /// - [`LockError::Mongo`] if MongoDB refuses the request for a page, needs more than 5 s for it, or has not replied
 ///   within 30 s. The stream then ends: the next item is `None`.
 ///

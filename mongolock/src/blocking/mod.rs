@@ -17,8 +17,8 @@
 //! } // all locks are released, and the thread ends
 //! ```
 //!
-//! What has no method here is a future of the async interface, for which [`LockProvider::wait`] waits: to release a guard,
-//! to mark its work as done, a query of the administration, a shutdown.
+//! For everything else pass a future of the async interface to [`LockProvider::wait`]: to release a guard, to mark its
+//! work as done, for a query of the administration, for a shutdown.
 //!
 //! ```
 //! use std::time::Duration;
@@ -84,8 +84,9 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid, or if the system gives no thread. [`LockError::InvalidOption`] if it names a
-    /// database that cannot have locks. No server is awaited: the first lock shows whether one answers.
+    /// [`LockError::Mongo`] if the URI is not valid, or if the thread cannot be started. [`LockError::InvalidOption`]
+    /// if it names a database that cannot have locks. The call does not wait for a server: the first lock shows whether
+    /// one replies.
     pub fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
         Self::connect_with(uri, |builder| builder)
     }
@@ -120,7 +121,7 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the system gives no thread.
+    /// [`LockError::Mongo`] if the thread cannot be started.
     pub fn in_memory() -> Result<Self, LockError> {
         Self::start(LockProviderBuilder::in_memory().on_own_thread()?)
     }
@@ -130,7 +131,7 @@ impl LockProvider {
         Ok(Self { worker })
     }
 
-    /// The provider that the thread runs, for what this type has no method for. Pass its futures to [`wait`](Self::wait).
+    /// The async provider on the thread, for calls that have no method here. Pass its futures to [`wait`](Self::wait).
     #[must_use]
     pub fn provider(&self) -> &crate::LockProvider {
         &self.worker.provider
@@ -222,8 +223,8 @@ impl LockProvider {
     /// [`done`](crate::LockGuard::done), a query of its [administration](crate::LockProvider::admin), its
     /// [health](crate::LockProvider::health), its [shutdown](crate::LockProvider::shutdown).
     ///
-    /// The calling thread polls the future, so that it may borrow; timers and connections are served by the thread of the
-    /// provider. The future sees the locks of a [`run`](Self::run) around the call.
+    /// The calling thread polls the future, so that it may borrow; timers and connections are served by the thread of
+    /// the provider. The future runs in the context of a [`run`](Self::run) around the call.
     ///
     /// ```
     /// use mongolock::LockError;

@@ -33,14 +33,14 @@ pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
 /// Returns an error if the session has no transaction: a statement outside a transaction takes effect at once, and would
 /// mark or release a lock whose work is never committed.
 ///
-/// The driver tells only by refusing to begin a second transaction, for which it sends nothing.
+/// The driver shows this only by refusing to begin a second transaction, for which it sends nothing.
 pub(super) async fn ensure_transaction(
     lease: &Lease,
     store: &Store,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     if !store.has_transactions() {
-        // Its guarding statement is refused with the reason.
+        // The guarding statement fails with the reason.
         return Ok(());
     }
     let error = match session.start_transaction().await {
@@ -61,7 +61,7 @@ pub(super) async fn ensure_transaction(
 /// aborted.
 pub(super) async fn abort(store: &Store, session: &mut ClientSession) {
     let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
-    // The driver does not say whether the server has rejected that.
+    // The driver does not report whether the server has rejected the abort.
     if store.overloaded_for().is_some() {
         end_open(store, session).await;
     }
@@ -85,8 +85,8 @@ async fn replace_open(store: &Store, session: &mut ClientSession) {
     }
 }
 
-/// Sends the guarding statement until the server does not reject it. If it does so for too long, the error says that the
-/// transaction can be repeated as a whole.
+/// Sends the guarding statement until the server does not reject it. If the server rejects it for too long, the error
+/// says that the transaction can be repeated as a whole.
 pub(super) async fn send_guard(
     lease: &Lease,
     change: GuardChange,
@@ -193,8 +193,8 @@ fn is_unknown(error: &Error) -> bool {
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !is_max_time_expired(error)
 }
 
-/// Whether the primary has committed the transaction, but its write concern cannot be met: too few members, or unknown tags. The
-/// driver calls every other write concern error of a commit an unknown outcome.
+/// Whether the primary has committed the transaction, but its write concern cannot be met: too few members, or unknown
+/// tags. The driver treats every other write concern error of a commit as an unknown outcome.
 fn cannot_be_confirmed(error: &Error) -> bool {
     let is_write_concern = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)));
     is_write_concern && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)

@@ -1,4 +1,4 @@
-//! The chain of the calls around a task: each knows the next enclosing one.
+//! The chain of the calls around a task: each refers to the next enclosing one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -34,7 +34,7 @@ pub(super) struct Level {
     outer: Mutex<Option<LockContext>>,
     /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
-    /// The turn of the joined calls directly under this level, which run one at a time.
+    /// The semaphore of the joined calls directly under this level, which run one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
@@ -42,12 +42,12 @@ pub(super) struct Level {
 pub(crate) struct View {
     /// The names in their order, and their tokens.
     pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
-    /// The place of the name that stands for all in errors and events: the one that the caller has written first.
+    /// The index of the name that represents all in errors and events: the one that the caller has written first.
     pub(crate) title: usize,
 }
 
 impl Drop for Level {
-    /// Frees a chain of levels one after the other: each of them freeing the next would overflow the stack.
+    /// Drops the levels of a chain one after the other: nested drops would overflow the stack.
     fn drop(&mut self) {
         let mut next = lock(&self.outer).take();
         while let Some(level) = next.and_then(|context| Arc::into_inner(context.level)) {
@@ -131,7 +131,7 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).any(is_held)
     }
 
-    /// What tells the level of this context from all others that exist at the same time.
+    /// An id of the level of this context, which is unique among the levels that exist at the same time.
     pub(crate) fn level_id(&self) -> usize {
         Arc::as_ptr(&self.level).addr()
     }

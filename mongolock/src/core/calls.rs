@@ -47,7 +47,7 @@ impl<C: Clone> Core<C> {
         let are_all_own = call.width > 0 && room.permits.owners(call.width).is_some();
         call.has_waited = !room.queue.is_empty() || are_all_own || turn.is_some_and(|turn| !turn.is_asking());
         if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
-            // What a look has shown counts until its pause is over.
+            // The result of a look is valid until the pause after it is over.
             if room.pause_until <= now {
                 room.permits.doubt_taken();
             }
@@ -68,7 +68,7 @@ impl<C: Clone> Core<C> {
         key
     }
 
-    /// The caller waits no longer.
+    /// The caller no longer waits.
     pub(super) fn leave(&mut self, now: Time, key: Key) {
         if let Some(call) = self.remove_call(key) {
             self.touch(now, call.room);
@@ -80,7 +80,7 @@ impl<C: Clone> Core<C> {
         let call = self.calls.remove(key)?;
         self.asking -= usize::from(call.can_end_by_reply());
         let queue = &mut self.rooms[call.room].queue;
-        // Mostly it is the first one, of a queue that may be long.
+        // Usually the call is the first one; the queue may be long.
         if queue.front() == Some(&key) {
             queue.pop_front();
         } else {
@@ -99,7 +99,7 @@ impl<C: Clone> Core<C> {
         self.notify(call.caller.join.cell, Notice::Failed(Box::new(failure)));
     }
 
-    /// Why a call for a lock fails, with what is known of the lock.
+    /// The reason why a call for a lock fails, with what is known about the lock.
     pub(super) fn failure(&self, now: Time, room: Key, begun: Time, cause: Cause) -> Failure {
         let room = &self.rooms[room];
         let turn = room.turn.map(|turn| &self.claims[turn]);
@@ -117,7 +117,7 @@ impl<C: Clone> Core<C> {
             Some(asked) if replied >= begun => asked.map_or(0, |asked| now - asked.max(replied)),
             Some(asked) => now - asked.unwrap_or(begun).max(replied),
         };
-        // An older one is over: a reply has come since.
+        // An older fault is over: a reply has arrived since.
         let is_current = |(at, _): &(Time, Fault)| *at >= begun.min(replied);
         Failure {
             cause,
@@ -132,7 +132,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The same, with what follows for the lock.
+    /// Fails the call, and applies the consequences for the lock.
     pub(super) fn fail_call(&mut self, now: Time, key: Key, cause: Cause) {
         if let Some(room) = self.calls.get(key).map(|call| call.room) {
             self.fail(now, key, cause);
@@ -154,7 +154,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Calls for work that may succeed once in each period belong to the period in which they began, by the server's first reply.
+    /// A call for work that may succeed once in each period belongs to the period in which it began. The server's first
+    /// reply determines this period.
     pub(super) fn note_period(&mut self, now: Time, flight: &Flight, room: Key, server: Ms) {
         if self.asking == 0 {
             return;
@@ -171,7 +172,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A single try ends as soon as this process has the lock, or all of its permits.
+    /// A single attempt ends as soon as this process has the lock, or all of its permits.
     pub(super) fn answer_tries(&mut self, now: Time, key: Key) {
         self.fail_calls(now, key, |core, call| {
             let room = &core.rooms[key];
@@ -185,8 +186,9 @@ impl<C: Clone> Core<C> {
         });
     }
 
-    /// The same for a reply to a command that was sent after the call had begun: another claim has the lock, or so many permits. What
-    /// the change stream reports answers no call, because it may be old.
+    /// Ends single attempts by a reply that says that another claim has the lock, or how many permits other claims
+    /// have. The command must have been sent after the call began. Events of the change stream do not end a call,
+    /// because they may be old.
     pub(super) fn answer_by_reply(
         &mut self,
         now: Time,
@@ -224,27 +226,28 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Whether a single try waits.
+    /// Whether a single attempt waits.
     pub(super) fn has_tries(&self, room: &Room) -> bool {
         let is_try = |call: &Key| self.calls[*call].caller.join.is_try;
         self.asking > 0 && room.queue.iter().any(is_try)
     }
 
-    /// A single try leaves out the pause once, whichever call is before it: it waits for what one command says that is sent after its
-    /// beginning.
+    /// Whether the room asks without the pause, once, because a single attempt waits anywhere in the queue: it needs
+    /// the reply to one command that was sent after it began.
     pub(super) fn asks_at_once(&self, room: &Room) -> bool {
         let is_new = |call: &Call<C>| call.caller.join.is_try && call.asked.is_none();
         self.asking > 0 && room.queue.iter().any(|call| is_new(&self.calls[*call]))
     }
 
-    /// Another claim has the lock: the first call waits for it, as those behind do in any case.
+    /// Another claim has the lock, so the first call has waited for another holder. The calls behind it wait in any
+    /// case.
     pub(super) fn first_waits(&mut self, room: Key) {
         if let Some(first) = self.rooms[room].queue.front() {
             self.calls[*first].has_waited = true;
         }
     }
 
-    /// A command that asks is sent for this lock: its reply can end the calls that have begun.
+    /// A command that asks for this lock is sent: its reply can end the calls that have begun.
     pub(super) fn note_asked(&mut self, flight: Key, room: Key) {
         if self.asking == 0 {
             return;

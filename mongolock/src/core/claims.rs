@@ -20,7 +20,7 @@ pub(super) fn margin(lasts: Ms) -> Span {
 }
 
 impl<C: Clone> Core<C> {
-    /// A command has ended: what it was sent for is under way no longer.
+    /// A command has ended: it is no longer in flight for this claim.
     pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.landed(now, flight, fault);
@@ -69,14 +69,15 @@ impl<C: Clone> Core<C> {
             (Stage::Asking, None) if claim.resumes.is_some() => self.resumption_missed(now, key, reply),
             (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen),
             (Stage::Asking, None) => {
-                // Without a document another client has inserted it at the same time.
+                // A row that was not applied and has no document: another client has inserted the document at the same
+                // time.
                 let is_inserted = reply.sight.is_none() && reply.is_applied == Some(false);
                 if let Some(seen) = seen.or_else(|| is_inserted.then(Seen::default)) {
                     self.missed(now, flight, room, &seen);
                 }
                 self.withdraw(now, key);
             }
-            // An operator has released the lock, and a late claim has acquired it again, with other tokens.
+            // An operator has released the lock, and a late copy of the claim has acquired it again, with other tokens.
             (Stage::Held(..), Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
             (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
             (Stage::Released, Some(_)) => self.release(now, key, None, false),
@@ -92,7 +93,8 @@ impl<C: Clone> Core<C> {
             Stage::Asking => {
                 let (room, is_of_permit) = (claim.room, claim.permit.is_some());
                 self.note_fault(now, room, fault);
-                // Another permit may be free whose document is not blocked; and what has asked beside the turn does not ask twice.
+                // Another permit may be free whose document is not blocked. A claim that asks beside the turn does not
+                // ask twice.
                 let asks_for_another = fault.kind == FaultKind::Blocked || self.rooms[room].turn != Some(key);
                 if !is_of_permit {
                     self.withdraw(now, key);
@@ -105,7 +107,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A claim has its lock. It is for the first call of its room, if that has the same options.
+    /// A claim has acquired its lock. The first call of its room gets it, if that call has the same options.
     fn won(&mut self, now: Time, flight: &Flight, key: Key, sight: &Sight, last: i64) {
         let claim = &mut self.claims[key];
         let (room, rules) = (claim.room, claim.rules);
@@ -131,7 +133,7 @@ impl<C: Clone> Core<C> {
         }
         let period = self.first(&self.rooms[room]).and_then(|call| call.period);
         let period = period.zip(acquired_at);
-        // A call that has gone has acquired it in an earlier period, whose mark would say nothing of this one.
+        // The lock was acquired for a call of an earlier period, and a mark of that period would not apply to this one.
         let is_earlier = match (self.claims[key].mark_until, period) {
             (Some((Until::At(end), _)), Some((period, _))) => end < period.end,
             _ => false,
@@ -140,7 +142,7 @@ impl<C: Clone> Core<C> {
             return self.release(now, key, None, true);
         }
         let first = self.rooms[room].queue[0];
-        // It counts from the request: the server can have delayed it.
+        // The age counts from the request, because the server can have delayed the reply.
         if period.is_some_and(|(period, at)| period.is_over(at, now - flight.sent)) {
             self.release(now, key, None, true);
             return self.fail(now, first, Cause::PeriodOver);
@@ -149,7 +151,7 @@ impl<C: Clone> Core<C> {
         room.order.acquired(now);
         (room.misses, room.is_outdated) = (0, false);
         if room.permits.is_of_lock() {
-            // Nobody else has it.
+            // No other claim has the lock.
             room.seen = None;
         }
         (claim.turn_since, claim.turn_left) = (now, room.queue.len() - 1);
@@ -164,7 +166,8 @@ impl<C: Clone> Core<C> {
         })
     }
 
-    /// Single slow replies say little, and the first ones have opened a connection.
+    /// Updates the estimated time of a command. A single slow reply changes it little. Of the first replies the fastest
+    /// counts, because the first ones include the time to open a connection.
     fn note_trip(&mut self, took: Span) {
         match self.trips {
             0 => self.trip = took,
@@ -176,7 +179,7 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// What the reply says of the document, and its token, if this claim has the lock.
+    /// The document in the reply and its last token, if this claim has the lock.
     pub(super) fn own_sight<'a>(&self, reply: &'a Reply) -> Option<(&'a Sight, i64)> {
         let sight = reply.sight.as_ref()?;
         let is_own = self.id.as_ref().is_some_and(|id| sight.has(id));

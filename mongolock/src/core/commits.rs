@@ -1,27 +1,27 @@
 //! Transactions that commit only if the lock is still held. Their last statement changes the document of the lock, so no other claim
 //! can acquire it between the statement and the commit.
 //!
-//! | event | held | held, a commit is under way | held, the outcome of a mark is unknown | being ended |
+//! | event | held | held, a commit is in progress | held, the outcome of a mark is unknown | being released |
 //! |---|---|---|---|---|
-//! | a commit begins | it is under way | one more is | it is under way | nothing: it cannot commit |
-//! | it was made | – | one less | – | – |
-//! | it was made, with the mark | – | the hold has ended with its mark | – | the release finds the mark |
-//! | it was not made | – | one less; a renewal that was missed is repeated | – | – |
-//! | the outcome of one without a mark is unknown | – | one less; the claim is not handed over | – | – |
-//! | the outcome of one with a mark is unknown | – | a renewal is sent, which decides | – | the release finds the claim or the mark |
-//! | the holder is done | handed over or released | after the last commit | released | – |
+//! | a commit begins | it is in progress | one more is in progress | it is in progress | nothing: it cannot commit |
+//! | a commit was made | – | one fewer is in progress | – | – |
+//! | a commit was made, with a mark | – | the hold has ended with its mark | – | the release finds the mark |
+//! | a commit was not made | – | one fewer; a renewal that did not find the claim is repeated | – | – |
+//! | the outcome of a commit without a mark is unknown | – | one fewer; the claim is not handed over | – | – |
+//! | the outcome of a commit with a mark is unknown | – | a renewal is sent and shows the outcome | – | the release finds the claim or the mark |
+//! | the holder ends its hold | handed over or released | the same, after the last commit | released | – |
 //! | a renewal is due | together with others | alone: it waits for the transaction | alone | alone |
 //! | a renewal finds the claim | renewed | renewed | renewed; the transaction was not made, if it was sent after its end | renewed |
 //! | a renewal finds the mark | – | the hold has ended with its mark | the same; the transaction was made | nothing |
-//! | a renewal finds another id | lost | lost; with a mark under way it decides nothing | lost | nothing |
-//! | the lease ends | lost | lost; with a mark under way after that commit | lost, the outcome stays unknown | – |
-//! | shutdown | lost | lost; with a mark under way after that commit | lost, the outcome stays unknown | it goes on |
+//! | a renewal finds another id | lost | lost; while a commit with a mark is in progress, nothing | lost | nothing |
+//! | the lease ends | lost | lost; with a mark, after that commit | lost, the outcome stays unknown | – |
+//! | shutdown | lost | lost; with a mark, after that commit | lost, the outcome stays unknown | continues |
 //! | the claim is to be released | – | the release waits in the server for the transaction, and is repeated | – | – |
 //!
-//! A commit without a mark leaves the id as it is, so its outcome decides nothing. It may still be made while its documents are blocked,
-//! and only a release waits for that. A set has each event for all of its
-//! claims, and one that is lost is lost as a whole. A commit in a joined context is one of the hold that it has joined. A permit has no
-//! token that data could refuse, so nothing commits under it.
+//! A commit without a mark does not change the id, so its outcome has no effect on the hold. It may still be made while
+//! its documents are blocked, and only a release waits for that. A set has each event for all of its claims, and is
+//! lost as a whole if one claim is lost. A commit in a joined context belongs to the hold that was joined. A permit has
+//! no token that data could check, so no commit is possible under it.
 
 use super::event::{Ended, Hold, Loss, Notice};
 use super::lanes::Flight;
@@ -48,8 +48,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Once a transaction may have marked the work, the lock is free for others when the mark ends: the holder does not rely on its lease
-    /// for longer.
+    /// After a transaction may have marked the work, the lock becomes free when the mark ends: the holder does not rely
+    /// on its lease for longer.
     pub(super) fn end_with_mark(&mut self, key: Key) {
         let claim = &mut self.claims[key];
         let mark_ends = claim.commits.mark_ends.unwrap_or(Time::NEVER);
@@ -62,7 +62,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A commit has ended, or its caller waits no longer. The first claim answers the caller.
+    /// A commit has ended, or its caller no longer waits. The first claim notifies the caller.
     pub(super) fn commit_ends(
         &mut self,
         now: Time,
@@ -72,7 +72,7 @@ impl<C: Clone> Core<C> {
         mut awaited: Option<C>,
     ) {
         let claims = match hold {
-            // Also of one whose hold has ended meanwhile: its claims wait for this.
+            // Also for a set whose hold has ended meanwhile: its claims wait for the commit.
             Hold::Set(set) => self.claims_after(set),
             Hold::One(..) => self.claims_of(hold),
         };
@@ -83,7 +83,7 @@ impl<C: Clone> Core<C> {
             };
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
-            // A renewal has not found it during the transaction.
+            // A renewal has not found the claim during the transaction.
             let is_missed = claim
                 .lease_mut()
                 .is_some_and(|lease| lease.renew_at >= lease.until);
@@ -128,7 +128,7 @@ impl<C: Clone> Core<C> {
         own.map(|(key, _)| key).collect()
     }
 
-    /// A renewal decides whether a transaction was made.
+    /// Sends a renewal: its reply shows whether a transaction was made.
     fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
         let limit = now + (LIMIT + NO_REPLY);
         self.claims[key].commits.unknown = Some(Unknown {
@@ -141,7 +141,7 @@ impl<C: Clone> Core<C> {
         self.renew(key);
     }
 
-    /// What was to happen to the hold while a commit was under way.
+    /// Does what was postponed while a commit was in progress: ends or loses the hold.
     fn end_postponed(&mut self, now: Time, key: Key) {
         let Some(claim) = self.claims.get_mut(key) else {
             return;
@@ -154,7 +154,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim leaves its hold. Who waits for the outcome of a commit, or for its own end after one, waits no longer.
+    /// The claim leaves its hold. Callers that wait for the outcome of a commit, or for the end of the hold after one,
+    /// are notified.
     pub(super) fn leave_commits(&mut self, now: Time, key: Key, ended: Ended) {
         let commits = &mut self.claims[key].commits;
         let (unknown, postponed) = (commits.unknown.take(), commits.postponed.take());
@@ -174,12 +175,12 @@ impl<C: Clone> Core<C> {
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
         } else if let Some(lease) = claim.lease_mut() {
-            // The end of the commit sends another one.
+            // Another renewal is sent when the commit ends.
             lease.renew_at = lease.until;
         }
     }
 
-    /// A renewal says whether a transaction was made whose outcome was unknown.
+    /// The reply to a renewal shows whether a transaction with an unknown outcome was made.
     pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
         let decides = |unknown: &mut Unknown<C>| {
             was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
@@ -193,7 +194,7 @@ impl<C: Clone> Core<C> {
         self.notify(waiter, Notice::Committed(Ok(was_made)));
     }
 
-    /// The caller does not wait for longer than a command can take.
+    /// The caller waits for an unknown outcome no longer than a command can take.
     pub(super) fn commit_due(&mut self, now: Time, key: Key) {
         let Some(unknown) = &mut self.claims[key].commits.unknown else {
             return;

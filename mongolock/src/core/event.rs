@@ -1,4 +1,4 @@
-//! What the core is told, and what it wants to have done. `C` stands for a caller, and later for its hold.
+//! The events that the core takes, and the effects that it returns. `C` is the cell of a caller, and later of its hold.
 
 use std::error::Error;
 use std::hash::{Hash, Hasher};
@@ -15,11 +15,11 @@ use crate::protocol::{LockId, Ms, Name, News, Order, Reply, Row, Sight, Until};
 pub(crate) struct Rules {
     /// How long a lease lasts without a renewal.
     pub(crate) expiry: Ms,
-    /// How often it is renewed.
+    /// The time between two renewals.
     pub(crate) renew_every: Ms,
-    /// For how long it is renewed; `None` is no limit.
+    /// The time for which the lease is renewed; `None` is no limit.
     pub(crate) max_hold: Option<Ms>,
-    /// For how long the lock stays taken at least.
+    /// The shortest time for which the lock stays taken.
     pub(crate) min_hold: Ms,
     /// How often the work under the lock may succeed; `None` is any number of times.
     pub(crate) once: Option<Once>,
@@ -31,7 +31,7 @@ pub(crate) struct Join<C> {
     pub(crate) rules: Rules,
     /// The time after which the call fails; `None` is no limit.
     pub(crate) limit: Option<Span>,
-    /// Whether it fails as soon as the lock is known to be held.
+    /// Whether the call is a single attempt: it fails as soon as the lock is known to be held.
     pub(crate) is_try: bool,
     /// Whether the call is made under a hold, which a shutdown lets finish its work.
     pub(crate) is_inside_hold: bool,
@@ -44,48 +44,50 @@ pub(crate) enum Wanted {
     Lock(Name),
     /// One permit of a semaphore that has this number of permits.
     Permit(Name, u32),
-    /// All these locks, in the order of their names and without any twice.
+    /// All these locks, in the order of their names and without duplicates.
     All(Vec<Name>),
-    /// These detached leases: their names with the ids that they have. One that is given up gets its id back, for this long.
+    /// These detached leases: their names and present ids. If the resumption is given up, each lease gets its id back
+    /// and lasts for this time.
     Leases(Vec<(Name, LockId)>, Ms),
 }
 
-/// What happens.
+/// An event.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<C> {
     /// A call begins.
     Join(Wanted, Join<C>),
-    /// The caller waits no longer.
+    /// The caller no longer waits.
     Leave(Waiter),
-    /// The holder is done. The cell is notified when its hold has ended.
+    /// The holder ends its hold. The cell is notified when the hold has ended.
     End(Hold, Ending, Option<C>),
     /// A transaction that commits only if the lock is still held is about to change the documents. If it `marks`, it also marks the
     /// work as done.
     CommitBegins { hold: Hold, marks: bool },
-    /// It has ended, or nobody waits for it any longer. The cell is notified of what is found out about an unknown outcome.
+    /// A commit has ended, or its caller no longer waits. The cell is notified of the result of an unknown outcome.
     CommitEnds {
         hold: Hold,
         marks: bool,
         was_made: Option<bool>,
         awaited: Option<C>,
     },
-    /// An operator of this process has released locks by force: the hold of this lock is renewed at once, or all are.
+    /// An operator has released locks by force in this process: the hold of this lock is renewed at once, or all holds
+    /// if there is no name.
     Renew(Option<Name>),
-    /// These ids of detached leases have no handle that anybody has.
+    /// No caller has a handle with these ids of detached leases.
     Discard(Vec<(Name, LockId)>),
     /// A command has its replies, one for each row, or has failed.
     Ran(Key, Result<Vec<Reply>, Fault>),
-    /// The same of a look.
+    /// A look has its results, or has failed.
     Looked(Key, Result<Vec<Saw>, Fault>),
     /// A change stream with this number is open.
     Opened(u32),
-    /// There is no change stream now; with `is_lasting` there will be none for long.
+    /// The change stream has closed; `is_lasting`: the server does not support one, or refuses it.
     Closed { is_lasting: bool },
     /// The change stream reports a lock.
     News(News),
     /// The time of [`Core::next_due`](super::Core::next_due) has come.
     Tick,
-    /// No call begins any more, except under holds; once it `is_closed`, every call fails and every lease ends.
+    /// Only calls under a hold may begin from now on. If `is_closed`, every call fails and every lease ends.
     Shutdown { is_closed: bool },
 }
 
@@ -96,7 +98,7 @@ pub(crate) enum Waiter {
     Set(Key),
 }
 
-/// A hold: a claim with a token, because its claim may be handed over to the next hold, or a set.
+/// A hold: a claim and its token, or a set. The token is needed because the claim may be handed over to the next hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Hold {
     One(Key, i64),
@@ -107,38 +109,38 @@ pub(crate) enum Hold {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
     Release,
-    /// The caller has gone before it had the hold, so there is no minimum hold.
+    /// The caller was dropped before it took the hold, so there is no minimum hold.
     Untaken,
-    /// The work has succeeded, and need not be done again for a time.
+    /// The work has succeeded and is marked as done for a time.
     Done,
-    /// The lease lasts on with these ids, one for each name, for this long.
+    /// The lease is detached: it lasts for this time with these ids, one for each name.
     Detach(Vec<LockId>, Ms),
 }
 
-/// What is to be done, in this order.
+/// An effect that the engine performs; effects are performed in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect<C> {
-    /// Send a command with this limit at the server.
+    /// Send a command with this time limit at the server.
     Run(Key, Vec<Row>, Order, Span),
     Look(Key, Vec<Look>, Span),
     Notify(C, Notice),
-    /// Open the change stream with this number, for these locks or for all, and then close the one before.
+    /// Open the change stream with this number, for these locks or for all, and then close the previous one.
     Watch(u32, Option<Vec<Name>>),
     Unwatch,
     Report(Report<C>),
-    /// After a shutdown nothing is held, awaited or being released.
+    /// After a shutdown: nothing is held, awaited or being released any more.
     Idle,
 }
 
-/// What has happened that an operator may want to know.
+/// A report for operators.
 #[derive(Debug, Clone)]
 pub(crate) enum Report<C> {
     /// A command has failed.
     Failed(Failed<C>),
-    /// Another process has the lock for which this is the first caller, for this long if its lease is not renewed, and the next
-    /// command is sent after this pause.
+    /// This is the first caller of a lock that another process has. With the time left of that lease, and the pause
+    /// before the next command.
     Waiting(C, Name, Option<Ms>, Span),
-    /// A permit with this number is held, and the callers here give a smaller number of permits.
+    /// A permit with this number is held, and the callers in this process use a smaller number of permits.
     PermitsDiffer(Name, u32, u32),
 }
 
@@ -146,17 +148,17 @@ pub(crate) enum Report<C> {
 #[derive(Debug, Clone)]
 pub(crate) struct Failed<C> {
     pub(crate) lane: Lane,
-    /// For so many locks, of which this is the first.
+    /// The number of its locks; `name` is the first one.
     pub(crate) number: usize,
     pub(crate) name: Name,
-    /// The holder of that one, or who waits for its end or for the lock.
+    /// The cell of the holder of that lock, or of the caller that waits for its end or for the lock.
     pub(crate) cell: Option<C>,
     pub(crate) fault: Fault,
-    /// It is repeated after this pause, if it is.
+    /// The pause before the command is repeated; `None` if it is not repeated.
     pub(crate) pause: Option<Span>,
 }
 
-/// What the commands of a lane do. Those that matter most come first.
+/// The purpose of the commands in a lane, by priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lane {
     Renewals,
@@ -182,26 +184,26 @@ pub(crate) enum Saw {
     Permits(Vec<(u32, Sight)>),
 }
 
-/// What a caller or a holder is notified of.
+/// A notification for a caller or a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Notice {
-    /// It has the lock; the lease lasts until this time.
+    /// The caller has the lock; the lease lasts until this time.
     Held(Hold, Grant, Time),
-    /// It has all locks of its set, or the lease that it resumes, in the order of the names.
+    /// The caller has all locks of its set, or the leases that it resumes, in the order of the names.
     HeldAll(Hold, Vec<Grant>, Time),
-    /// The lease lasts until this time; it is an earlier one if a transaction may have marked the work.
+    /// The lease lasts until this time; the time is an earlier one if a transaction may have marked the work.
     Extended(Time),
     /// The hold is lost.
     Lost(Loss),
-    /// The hold has ended, and how; or the last failure of the command that ends it, which may have been applied.
+    /// How the hold has ended, or the last failure of the command that ends it, which may have been applied.
     Ended(Outcome),
-    /// Whether the transaction was made whose outcome was unknown, or why that is not known.
+    /// Whether a transaction with an unknown outcome was made, or why that is not known.
     Committed(Result<bool, Option<Fault>>),
-    /// The call has no lock.
+    /// The call has failed.
     Failed(Box<Failure>),
 }
 
-/// What a holder has for one name.
+/// The data of a holder for one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     /// The id of the claim.
@@ -209,7 +211,7 @@ pub(crate) struct Grant {
     pub(crate) token: i64,
     /// The number of the permit, if it is one.
     pub(crate) permit: Option<u32>,
-    /// Until when the mark of its work stands, if it may succeed only once.
+    /// The end of the mark of its work, if the work may succeed only once.
     pub(crate) mark: Option<Until>,
     /// Whether the call has waited for another holder.
     pub(crate) has_waited: bool,
@@ -220,7 +222,7 @@ pub(crate) struct Grant {
 pub(crate) enum Loss {
     /// Its lease has ended without a renewal.
     Expired,
-    /// Its claim has the lock no longer.
+    /// Its claim no longer has the lock.
     Gone,
     ShutDown,
 }
@@ -233,7 +235,7 @@ pub(crate) type Outcome = Result<Ended, Option<Fault>>;
 pub(crate) enum Ended {
     /// It was held until its release.
     Released,
-    /// The same, and its claim has gone to the next call in this process.
+    /// It was held until its release, and its claim was handed over to the next call in this process.
     HandedOver,
     /// Its work is marked as done.
     Marked,
@@ -242,22 +244,23 @@ pub(crate) enum Ended {
     Lost,
 }
 
-/// Why a call has no lock, with what was seen last of the lock, and the last failure of a command for it, and how old they are.
+/// Why a call has failed, with the last known holder of the lock and the last failure of a command for it, and their
+/// ages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
     /// The lock that the call has waited for, if it has begun.
     pub(crate) name: Option<Name>,
-    /// The time since the last reply, if a command for the lock is under way.
+    /// The time since the last reply, if a command for the lock is in flight.
     pub(crate) silent_for: Span,
     pub(crate) seen: Option<(Span, Seen)>,
     pub(crate) fault: Option<(Span, Fault)>,
 }
 
-/// Why a call has no lock.
+/// The cause for which a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
-    /// A single try has found it held.
+    /// A single attempt has found the lock held.
     Busy,
     /// The work is marked as done.
     Done,
@@ -266,7 +269,7 @@ pub(crate) enum Cause {
     Timeout,
     /// The server refuses the command, and would refuse it again.
     Refused,
-    /// For long no command had a reply.
+    /// No command had a reply for too long.
     Unanswered,
     /// The lease that was to be resumed does not exist any more, or its time is over.
     Gone,
@@ -274,7 +277,7 @@ pub(crate) enum Cause {
     ShutDown,
 }
 
-/// Who has a lock, as the server has said.
+/// The holder of a lock, by a reply of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The text of the id; empty if the document has none, or one that is no text.
@@ -283,33 +286,34 @@ pub(crate) struct Seen {
     pub(crate) held_for: Option<Ms>,
     /// The time until the lock is free without a renewal or a release; `None` if that is not known.
     pub(crate) left: Option<Ms>,
-    /// The end in the document, by the server's clock.
+    /// The end of the lease in the document, by the server's clock.
     pub(crate) ends: Option<Ms>,
 }
 
-/// Why a command has no reply, or an error as its reply.
+/// The failure of a command: it has no reply, or its reply is an error.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
     pub(crate) error: Arc<dyn Error + Send + Sync>,
 }
 
-/// What a fault says about the command.
+/// What a fault means for the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FaultKind {
-    /// It may have been applied, or may be yet.
+    /// The command may have been applied, or may still be.
     Unclear,
-    /// It was not applied and will not be.
+    /// The command was not applied and will not be.
     NotApplied,
-    /// No server can be reached: a single try ends.
+    /// No server can be reached: a single attempt ends.
     Unreachable { may_be_applied: bool },
-    /// The server has ended it at its limit, because another operation blocks a document.
+    /// The server has ended the command at its time limit, because another operation blocks a document.
     Blocked,
-    /// The server refuses it, and would refuse it again.
+    /// The server refuses the command, and would refuse a repetition.
     Lasting,
-    /// The same of one that may have been applied: its document is damaged, or its outcome may not be read.
+    /// The same, but the command may have been applied: its document is damaged, or its result may not be read.
     Damaged,
-    /// The server has rejected it because of its load. Of a command with several parts those before may have been applied.
+    /// The server has rejected the command because of its load. Earlier parts of a command with several parts may have
+    /// been applied.
     Overloaded { may_be_applied: bool },
 }
 
@@ -331,7 +335,7 @@ impl FaultKind {
     }
 }
 
-/// By their kinds: what an error says changes nothing.
+/// Faults of the same kind are equal: the text of an error does not matter.
 impl PartialEq for Fault {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind
@@ -346,7 +350,7 @@ impl Hash for Fault {
     }
 }
 
-/// Without the end in the document, which is only told.
+/// Without the end in the document, which is only shown to users.
 impl Hash for Seen {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.lock_id, self.held_for, self.left).hash(state);
@@ -354,12 +358,12 @@ impl Hash for Seen {
 }
 
 impl Seen {
-    /// What the server said of a lock that is taken; `None` if it is free.
+    /// The holder of a lock by the server's reply; `None` if the lock is free.
     pub(super) fn of(sight: Option<&Sight>, margin: Ms) -> Option<Self> {
         let sight = sight?;
         let is_free = match sight.now {
             Some(_) => sight.is_free(margin),
-            // The change streams of old servers have no time.
+            // The change streams of old servers do not have the server's time.
             None => sight.has(""),
         };
         if is_free {

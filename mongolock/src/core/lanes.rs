@@ -1,4 +1,4 @@
-//! What waits for a command: each lane has a queue of its own, in the order of arrival.
+//! Requests that wait to be sent: each lane has a queue of its own, in the order of arrival.
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::Order;
 
-/// The lanes, those that matter most first.
+/// The lanes by priority.
 pub(super) const LANES: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
 
 /// The claims that wait in a lane. Their rows are made when they are sent.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Queue {
-    /// Those that may go together.
+    /// The claims that may share a command.
     pub(super) waiting: VecDeque<Key>,
     /// Those with a command of their own: what was in one that has failed, and sets, whose commands stop at a miss.
     pub(super) apart: VecDeque<(Order, Vec<Key>)>,
@@ -26,23 +26,23 @@ pub(super) struct Queue {
     pub(super) pause: Span,
 }
 
-/// A command on its way.
+/// A command in flight.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Flight {
     pub(super) key: Key,
     pub(super) lane: Lane,
     pub(super) claims: Vec<Key>,
     pub(super) sent: Time,
-    /// Its limit at the server.
+    /// Its time limit at the server.
     pub(super) limit: Span,
     pub(super) order: Order,
-    /// Whether it has one of the places for what goes alone.
+    /// Whether it is counted with the commands of claims that are sent alone.
     pub(super) is_alone: bool,
 }
 
 impl Flight {
     pub(super) fn new(now: Time, lane: Lane, claims: Vec<Key>, order: Order, is_alone: bool) -> Self {
-        // Renewals have a limit by their leases.
+        // The time limit of renewals depends on their leases.
         let is_together = claims.len() > 1 && matches!(lane, Lane::Claims | Lane::Ends);
         let limit = if is_together { LIMIT_TOGETHER } else { LIMIT };
         Self {

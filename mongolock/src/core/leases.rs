@@ -10,7 +10,7 @@ use super::time::{MS, Time};
 use crate::protocol::{Name, Reply, Sight};
 
 impl<C: Clone> Core<C> {
-    /// The first call gets the lock.
+    /// Gives the hold to the first call.
     pub(super) fn deliver(&mut self, now: Time, key: Key, lease: Lease) {
         let room = &self.rooms[self.claims[key].room];
         let first = room.queue[0];
@@ -32,7 +32,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim is that of a holder, and renewed.
+    /// The claim gets a holder, and is renewed from now on.
     pub(super) fn hold(&mut self, now: Time, key: Key, cell: C, lease: Lease) {
         let claim = &mut self.claims[key];
         claim.stage = Stage::Held(cell, lease);
@@ -40,7 +40,7 @@ impl<C: Clone> Core<C> {
         self.arm_lease(key);
     }
 
-    /// A holder is done.
+    /// A holder ends its hold.
     pub(super) fn end_hold(&mut self, now: Time, hold: Hold, how: Ending, awaited: Option<C>) {
         let awaited = awaited.map(Awaits::Caller);
         if how == Ending::Untaken {
@@ -53,14 +53,15 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The caller has gone before it had the hold.
+    /// The caller was dropped before it took the hold.
     pub(super) fn untaken(&mut self, hold: Hold) {
         for key in self.claims_of(hold) {
             self.claims[key].rules.min_hold = 0;
         }
     }
 
-    /// The hold of this token is over: its claim is handed over to the next call, or released. `with`: all claims of its set.
+    /// Ends the hold with this token: its claim is handed over to the next call, or released. `with` has all claims of
+    /// its set.
     pub(super) fn end(&mut self, now: Time, key: Key, token: i64, awaited: Option<Awaits<C>>, with: &[Key]) {
         let claim = self.claims.get_mut(key);
         let Some(claim) = claim.filter(|claim| claim.token == token && claim.is_held()) else {
@@ -92,7 +93,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Whether the next call gets the claim as it is: it has the same options, and the turn of this process is not over.
+    /// Whether the claim can be handed over to the next call: that call has the same options, and the turn of this
+    /// process is not over.
     fn may_hand_over(&self, now: Time, key: Key, with: &[Key]) -> bool {
         let claim = &self.claims[key];
         let Some((_, lease)) = claim.held() else {
@@ -105,7 +107,8 @@ impl<C: Clone> Core<C> {
         may_pass && self.phase != Phase::Closed && self.is_in_turn(now, claim, with)
     }
 
-    /// Whether the turn of this process goes on. All locks of a set have the short turn if another process wants one of them.
+    /// Whether the turn of this process is not over. If another process wants one lock of a set, the short turn applies
+    /// to the whole set.
     fn is_in_turn(&self, now: Time, claim: &Claim<C>, with: &[Key]) -> bool {
         let room = &self.rooms[claim.room];
         let others = with.iter().filter_map(|key| self.claims.get(*key));
@@ -114,7 +117,7 @@ impl<C: Clone> Core<C> {
         let turn = if has_rivals { TURN } else { TURN_ALONE };
         let turn = turn.max((self.trip * limits::TURN_TRIPS).min(limits::TURN_MOST));
         let age = now - claim.turn_since;
-        // A set that has its first locks came to this queue only now.
+        // A set that has acquired its first locks has only now joined this queue.
         let set = self.first(room).and_then(|call| self.sets.get(call.set?));
         let goes_on = claim.turn_left > 0 || age < limits::TURN_OPEN || set.is_some_and(Set::has_some);
         age < turn && (!has_rivals || goes_on)
@@ -141,7 +144,7 @@ impl<C: Clone> Core<C> {
             self.commit_decided(flight, key, false);
             self.end_with_mark(key);
             self.notify_extended(key);
-            // Its timer was that of a renewal without a reply.
+            // The timer was that of a renewal without a reply.
             self.disarm(Due::Claim(key));
             self.claim_due(now, key);
         } else if is_held {
@@ -159,7 +162,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The holder learns of the later end; of a set that of its first lease.
+    /// Notifies the holder of the later end of its lease; for a set, of the end of its first lease.
     pub(super) fn notify_extended(&mut self, key: Key) {
         let claim = &self.claims[key];
         if let Some((cell, lease)) = claim.held() {
@@ -168,7 +171,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A lease is due at its end, or at its next renewal if it does not wait for one.
+    /// Sets the timer of a lease: at its end, or at its next renewal if no renewal waits.
     pub(super) fn arm_lease(&mut self, key: Key) {
         let claim = &mut self.claims[key];
         let renews = claim.renews;
@@ -179,8 +182,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The lease ends before its holder is done. A transaction that may mark the work decides first, but the next call
-    /// does not wait for it.
+    /// The lease ends before its holder ends the hold. A transaction that may mark the work must end first, but the
+    /// next call does not wait for it.
     pub(super) fn lose(&mut self, now: Time, key: Key, loss: Loss) {
         let claim = &mut self.claims[key];
         let Stage::Held(cell, lease) = &claim.stage else {
@@ -194,14 +197,14 @@ impl<C: Clone> Core<C> {
             return self.touch(now, room);
         }
         let (cell, room, set) = (cell.clone(), claim.room, claim.set);
-        // The server keeps the lease a little longer.
+        // At the server the lease ends a little later than here.
         let later = now + margin(claim.rules.expiry);
         self.leave_commits(now, key, Ended::Lost);
         self.notify(cell, Notice::Lost(loss));
         if loss == Loss::Expired && !may_last {
             self.end_released(now, now, key);
         } else {
-            // A late claim may have acquired it again, and a renewal may have been granted.
+            // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
             self.release(now, key, None, loss == Loss::ShutDown);
         }
         if loss == Loss::Expired && may_last {
@@ -251,7 +254,7 @@ impl<C: Clone> Core<C> {
         self.arm_lease(key);
     }
 
-    /// The claim waits for a renewal.
+    /// Puts the claim into the lane of renewals.
     pub(super) fn renew(&mut self, key: Key) {
         let claim = &mut self.claims[key];
         let is_alone = claim.is_renewed_alone();
@@ -266,7 +269,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Renews the hold of this document, or all.
+    /// Renews the hold of this document at once, or all holds.
     pub(super) fn renew_now(&mut self, name: Option<&Name>) {
         for key in self.claims.keys() {
             let claim = &self.claims[key];
@@ -277,7 +280,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Renews with it what would be due soon. While the server rejects commands, all go with one that could.
+    /// Renews other leases with it if they are due soon: within the part [`limits::RENEWAL_TOGETHER`] of a lease, or a
+    /// greater part while the server rejects commands.
     fn renew_others(&mut self, now: Time, key: Key) {
         let expiry = self.claims[key].rules.expiry;
         let part = match self.lane(Lane::Renewals).pause {
@@ -305,7 +309,8 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// Whether its renewal waits in the server for the end of a transaction, or for another operation that blocks its document.
+    /// Whether its renewal may wait in the server, for the end of a transaction or of another operation that blocks its
+    /// document.
     pub(super) fn is_renewed_alone(&self) -> bool {
         let is_blocked = self.held().is_some_and(|(_, lease)| lease.is_blocked);
         is_blocked || self.commits.open > 0 || self.commits.unknown.is_some()
@@ -321,7 +326,7 @@ impl<C> Claim<C> {
         }
     }
 
-    /// The longest hold counts from this time; without one the hold has not begun, because its set waits for other locks.
+    /// Counts `max_hold` from this time. Without a time the hold has not begun, because its set waits for other locks.
     pub(super) fn count_hold(&mut self, from: Option<Time>) {
         let longest = from.zip(self.rules.max_hold);
         if let Stage::Held(_, lease) = &mut self.stage {

@@ -5,51 +5,55 @@ use crate::protocol::Ms;
 
 // Commands.
 
-/// The longest limit at the server of a command with one row: a foreign transaction may block its document for so long.
+/// The longest time limit at the server of a command with one row: the transaction of another client may block its
+/// document for this time.
 pub(crate) const LIMIT: Span = 5000 * MS;
 
-/// The same in each lane. An end is repeated, so that a shorter limit costs nothing.
+/// The same for each lane. A release is repeated, so a shorter time limit has no disadvantage.
 pub(super) const LIMITS: [Span; 4] = [LIMIT, 2000 * MS, LIMIT, LIMIT];
 
-/// The shortest limit of a claim whose caller has a deadline: a shorter one would end healthy commands.
+/// The shortest time limit of a claim whose caller has a deadline: a shorter one would end normal commands.
 pub(super) const LIMIT_LEAST: Span = 200 * MS;
 
-/// The limit of a command with rows of several callers: if one of their documents is blocked, the others wait for no longer. A busy
-/// server needs a fifth of it.
+/// The time limit of a command with rows of several callers: if one of their documents is blocked, the other callers
+/// wait for this time. A busy server needs a fifth of it.
 pub(super) const LIMIT_TOGETHER: Span = 500 * MS;
 
-/// The same of a slow server is the time of this number of commands.
+/// For a slow server the same limit is the time of this number of commands.
 pub(super) const LIMIT_TRIPS: Span = 5;
 
-/// The limit of a claim for one of several permits: others may be free.
+/// The time limit of a claim for one of several permits: other permits may be free.
 pub(super) const LIMIT_OF_PERMIT: Span = 1000 * MS;
 
-/// The limit of a copy of a claim: at a blocked document it would only wait with the first one, and take a connection from others.
+/// The time limit of a copy of a claim: at a blocked document a copy would only wait with the first command, and occupy
+/// a connection.
 pub(super) const LIMIT_OF_COPY: Span = 500 * MS;
 
-/// The time for which a caller waits for its release, which goes on after that.
+/// The time for which a caller waits for its release. The release is repeated after that.
 pub(super) const RELEASE_REPLY: Span = 6000 * MS;
 
-/// A reply that takes longer is slow: the server may have begun a lease so much later than its holder counts.
+/// A reply that takes longer is slow: the server may have begun the lease later than its holder counts, by this time.
 pub(crate) const SLOW: Span = 500 * MS;
 
-/// The time after the limit of a command after which the engine ends it. What the driver has sent by then ends at the server by its
-/// limit.
+/// The engine ends a command this time after its time limit. What the driver has sent by then ends at the server at
+/// that limit.
 pub(crate) const NO_REPLY: Span = 2000 * MS;
 
-/// The time after which a command without a reply leaves its place to others: its connection is dead, or its document is blocked.
+/// After this time a command without a reply no longer counts as in flight: its connection is dead, or its document is
+/// blocked.
 pub(super) const PLACE: Span = 800 * MS;
 
-/// The time after which a claim or an end without a reply is sent once more: its connection may be dead.
+/// After this time a claim or a release without a reply is sent once more: its connection may be dead.
 pub(super) const COPY: Span = 2000 * MS;
 
-/// The number of copies of a claim in flight: each takes a connection.
+/// The greatest number of copies of a claim in flight: each takes a connection.
 pub(super) const COPIES: u8 = 3;
 
-/// A claim without a reply whose lease is longer than this is released once more, [`RELEASED_AGAIN`] after it was sent last.
+/// A claim without a reply whose lease is longer than this, in milliseconds, is released once more, [`RELEASED_AGAIN`]
+/// after it was last sent.
 pub(super) const LONG: Ms = 60_000;
 
-/// The time that a command may stay in the server.
+/// The longest time for which a command may stay in the network and the server.
 pub(super) const RELEASED_AGAIN: Span = 90_000 * MS;
 
 /// A wait without a limit ends after this time without a reply.
@@ -58,43 +62,47 @@ pub(super) const UNANSWERED: Span = 60_000 * MS;
 /// The pause after a failed command.
 pub(super) const PAUSE: (Span, Span) = (20 * MS, 50 * MS);
 
-/// The greatest number of failures in a row by which it is multiplied for the command that ends a hold.
+/// For a command that ends a hold the pause is multiplied by the number of failures in a row, up to this number.
 pub(super) const PAUSES: u8 = 20;
 
-/// The part of the time for which commands have failed that is the pause of a call, if it is longer.
+/// A call whose commands have failed for some time pauses for that time divided by this number, if that is longer than
+/// the pause above.
 pub(super) const PAUSE_PART: Span = 8;
 
-/// The least time for which a lease is renewed after the end of the work, while the mark or the new id of the lease is refused.
+/// The shortest time, in milliseconds, for which a lease is renewed after the end of the work, while its mark or its
+/// detachment is refused.
 pub(super) const KEPT_LEAST: Ms = 60_000;
 
-// Lanes: a number for each is for renewals, ends, claims and looks.
+// Lanes: each array has one number for renewals, ends, claims and looks.
 
-/// The places. Four claims and four ends had the best least ratio to bare commands with a pool of
-/// 16, over 1 to 1,000 tasks near the server and 3 ms farther: with three the far ones were slower, with five or six the many near ones.
+/// The greatest number of commands in flight. With a pool of 16, four claims and four ends had the best worst-case
+/// ratio to bare commands, over 1 to 1,000 tasks near the server and 3 ms farther away. With three, many far tasks were
+/// slower; with five or six, many near ones.
 pub(super) const PLACES: [usize; 4] = [2, 4, 4, 1];
 
-/// The same for the driver's default pool of 10: two ends were as good as a bound for claims and ends together, and are simpler.
+/// The same for the driver's default pool of 10: a limit of two ends was as fast as a common limit for claims and ends,
+/// and is simpler.
 pub(super) const PLACES_OF_SMALL_POOL: [usize; 4] = [2, 2, 4, 1];
 
-/// The connections that a change stream and an operator's query take of the pool.
+/// The connections of the pool that are left for a change stream and an operator's query.
 pub(super) const OTHER_CONNECTIONS: usize = 2;
 
-/// What is due at once is done in parts of this number, so that other threads get the mutex in between.
+/// If many timers are due at once, this number is handled at a time, so that other threads get the mutex in between.
 pub(super) const AT_ONCE: usize = 300;
 
 /// The greatest number of rows in one command: 128 claims take some 10 ms, 500 renewals 7.
 pub(super) const GROUP: [usize; 4] = [500, 128, 128, 500];
 
-/// Fewer rows than this go alone, each with a command of its own: that is faster while the server has room.
+/// Fewer rows than this get a command each: that is faster while the server is not busy.
 pub(super) const LEAST_TOGETHER: [usize; 4] = [2, 2, 4, 2];
 
-/// The number of renewals that go together after a command with more has failed.
+/// The number of renewals that share a command after a command with more has failed.
 pub(super) const RENEWALS_APART: usize = 25;
 
-/// The least time between two looks.
+/// The shortest time between two looks.
 pub(super) const LOOK_EVERY: Span = 100 * MS;
 
-/// The pauses of a lane, the first and the longest, while the server rejects commands because of its load.
+/// The first and the longest pause of each lane while the server rejects commands because of its load.
 pub(super) const OVERLOAD_PAUSE: [(Span, Span); 4] = [
     (20 * MS, 100 * MS),
     (20 * MS, 200 * MS),
@@ -107,19 +115,19 @@ pub(super) const OVERLOAD_PAUSE: [(Span, Span); 4] = [
 /// The number of tokens that a claim reserves: one for each hold that it is handed over to.
 pub(crate) const TOKENS: i64 = 1000;
 
-/// For how long a claim is handed over while other processes want the lock.
+/// The time for which a claim is handed over while other processes want the lock.
 pub(super) const TURN: Span = 20 * MS;
 
-/// A call that comes in this time after the beginning of the turn belongs to it.
+/// A call that arrives within this time after the beginning of a turn is served in that turn.
 pub(super) const TURN_OPEN: Span = 5 * MS;
 
-/// For how long a claim is handed over while no other process is known.
+/// The time for which a claim is handed over while no other process is known.
 pub(super) const TURN_ALONE: Span = 160 * MS;
 
-/// A turn lasts for the time of this number of commands at least, up to [`TURN_MOST`].
+/// The limit of a turn is at least the time of this number of commands, up to [`TURN_MOST`].
 pub(super) const TURN_TRIPS: Span = 3;
 
-/// The longest turn over a long distance.
+/// The longest turn of a process that is far from the server.
 pub(super) const TURN_MOST: Span = 500 * MS;
 
 /// A claim that was handed over is renewed after this time, because an operator may have released the lock meanwhile.
@@ -127,49 +135,54 @@ pub(super) const HANDED_OVER_CHECK: Span = 1000 * MS;
 
 // Renewals.
 
-/// The part of a lease within which renewals go together.
+/// Renewals are sent together if they are due within the lease divided by this number.
 pub(super) const RENEWAL_TOGETHER: Ms = 12;
 
 /// The same while the server rejects commands.
 pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 
-/// The part of a lease that is the limit of its renewal, between these bounds.
+/// The time limit of a renewal is the lease divided by this number, between these bounds.
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
 pub(super) const RENEWAL_LIMIT: (Span, Span) = (50 * MS, LIMIT);
 
-/// The limit of a renewal that goes apart, so that a blocked one holds up the others for a shorter time.
+/// The time limit of a renewal after its command has failed and was split, so that a blocked one delays the others for
+/// a shorter time.
 pub(super) fn after_split(limit: Span) -> Span {
     limit.min((limit / 5).max(250 * MS))
 }
 
-/// The pause after a failed renewal is this part of the rest of the lease, between these bounds.
+/// The pause after a failed renewal is the rest of the lease divided by this number, between these bounds.
 pub(super) const RENEWAL_PAUSE_PART: Span = 128;
 pub(super) const RENEWAL_PAUSE: (Span, Span) = (100 * MS, 250 * MS);
 
 // The order between processes.
 
-/// The time slot of a process that is near.
+/// The time slot of a process near the server.
 pub(super) const SLOT: Span = 5 * MS;
 
-/// The longest time for which a process leaves a free lock to others.
+/// The longest time for which a process waits for the time slots of others when a lock is free.
 pub(super) const SLOTS_MOST: Span = 50 * MS;
 
-/// The number of time slots in a row that a process may let pass before it counts no longer; it halves with each that is gone.
+/// A process may leave this number of time slots in a row unused before it no longer counts. The number is halved for
+/// each process that does not count, down to the second value.
 pub(super) const PASSES: u8 = 6;
 pub(super) const PASSES_LEAST: u8 = 2;
 
-/// After this time alone a process leaves the lock to others once, for [`ALONE_PAUSE`], because a newcomer may wait unseen.
+/// If a process has used a lock alone for this time, it yields once, for [`ALONE_PAUSE`], because a new process may
+/// wait without having been seen.
 pub(super) const ALONE_FOR: Span = 160 * MS;
 pub(super) const ALONE_PAUSE: (Span, Span) = (3 * MS, 5 * MS);
 
-/// For how long another process counts as a rival that was seen once.
+/// The time for which another process counts as a rival after it was seen once.
 pub(super) const REMEMBER: Span = 500 * MS;
 
-/// For how long a process yields after its release if no rival has a time slot, and the least time if some have.
+/// The time for which a process yields after its release if no rival has a time slot, and the shortest time if some
+/// have one.
 pub(super) const YIELD_UNKNOWN: Span = 30 * MS;
 pub(super) const YIELD_LEAST: Span = 15 * MS;
 
-/// After this number of acquisitions by others a process is too far away to be in time for an event, and asks each [`LATE_POLL`].
+/// After this number of acquisitions by others a process is too far away to use events in time, and asks each
+/// [`LATE_POLL`] instead.
 pub(super) const OVERTAKEN: u32 = 10;
 pub(super) const LATE_AFTER: Span = 100 * MS;
 pub(super) const LATE_POLL: Span = 25 * MS;
@@ -177,7 +190,8 @@ pub(super) const LATE_POLL: Span = 25 * MS;
 /// The greatest number of rivals that are remembered.
 pub(super) const RIVALS: usize = 64;
 
-/// The first commands say how long one takes at least; the first ones of all have opened their connections.
+/// The number of first commands from which the time of a command is estimated, as their minimum. The very first ones
+/// include the time to open a connection.
 pub(super) const FIRST_TRIPS: u8 = 4;
 
 // Waiting.
@@ -188,29 +202,32 @@ pub(super) const SILENCE: Span = 1000 * MS;
 /// The pause after the first miss, times the number of misses, while the change stream is being opened.
 pub(super) const FIRST_PAUSE: (Span, Span) = (5 * MS, 15 * MS);
 
-/// The greatest number of misses by which it is multiplied.
+/// The greatest number of misses by which the pause is multiplied.
 pub(super) const FIRST_PAUSES: u32 = 20;
 
-/// Without a change stream calls ask by claims, which get the lock if it is free, while no more than this number of locks is known here.
-/// With more they look, because one query answers the calls of many locks and writes nothing.
+/// Without a change stream calls poll with claims, which get the lock if it is free, while at most this number of locks
+/// is known here. With more locks they poll with looks, because one query serves the calls of many locks and writes
+/// nothing.
 pub(super) const CLAIMED_MOST: usize = 64;
 
 /// The pause after the stream has closed.
 pub(super) const STREAM_CLOSED_PAUSE: Span = 20 * MS;
 
-/// After a lease has ended by its time, calls ask within this time and not all at once.
+/// After a lease has expired, the calls of all processes spread their claims over this time.
 pub(super) const SPREAD: Span = 10 * MS;
 
-/// For how long what is known of a lock is kept after its last use; longer if the change stream reports it.
+/// The time for which the knowledge about a lock is kept after its last use; it is longer if the change stream reports
+/// the lock.
 pub(super) const LINGER: Span = 200 * MS;
 pub(super) const LINGER_LISTENING: Span = 5000 * MS;
 
-/// The change stream reports all locks if more than this number are to be reported: a longer filter costs the server more.
+/// With more locks than this the change stream reports all locks: a longer filter would cost the server more.
 pub(super) const FILTER_MOST: usize = 64;
 
-/// It reports single locks again if fewer than this number are: it does not change with each lock around the other number.
+/// With fewer locks than this the change stream reports single locks again. The number is lower than [`FILTER_MOST`],
+/// so that the filter does not change too often.
 pub(super) const FILTER_FEW: usize = 48;
 
-/// The pause before the change stream is opened again; the longer one if the server has none.
+/// The pause before the change stream is opened again; the second one is for a server without change streams.
 pub(super) const STREAM_RETRY: Span = 1000 * MS;
 pub(super) const STREAM_UNAVAILABLE: Span = 300_000 * MS;

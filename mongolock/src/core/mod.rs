@@ -1,15 +1,16 @@
-//! The machine inside: it decides, and does nothing. It reads no clock, waits for nothing, and knows no task, driver or text of an
-//! error.
+//! The state machine of the locks: it makes decisions and performs nothing. It never waits, and has no clock, task,
+//! driver or text of an error.
 //!
-//! [`Core::handle`] takes an event, first does what is due by then, and appends the effects that the engine performs. An event only
-//! notes what has happened. [`Core::touch`] then does what follows for a lock, so that each rule stands in one place. A key of something
-//! that is gone finds nothing, so no late reply and no timer needs to be cancelled.
+//! [`Core::handle`] takes an event. It first handles the timers that are due, and then appends the effects that the
+//! engine performs. An event only records what has happened. [`Core::touch`] then applies the rules to the lock, so
+//! that each rule is written once. The key of a removed value finds nothing, so late replies and timers need not be
+//! cancelled.
 //!
 //! | concept | file |
 //! |---|---|
-//! | what happens, and what is to be done | `event.rs` |
-//! | all that is known: calls, rooms, claims, sets | `state.rs` |
-//! | callers that wait, and why they end | `calls.rs` |
+//! | events and effects | `event.rs` |
+//! | all data: calls, rooms, claims, sets | `state.rs` |
+//! | callers that wait, and why they fail | `calls.rs` |
 //! | when the first caller of a lock asks | `rooms.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
 //! | the change stream | `stream.rs` |
@@ -104,7 +105,7 @@ impl<C: Clone> Core<C> {
         None
     }
 
-    /// Does what is due. A great number is done in parts: the rest is due again at once.
+    /// Handles the timers that are due. A large number is handled in parts: the rest is due again at once.
     fn tick(&mut self, now: Time) {
         for _ in 0..AT_ONCE {
             let Some((_, due)) = self.due.first().copied().filter(|(at, _)| *at <= now) else {

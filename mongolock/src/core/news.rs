@@ -1,4 +1,4 @@
-//! What replies and the change stream say of a lock that others have.
+//! What replies and the change stream report about a lock that others have.
 
 use super::event::{Cause, Fault, FaultKind, Lane, Report, Saw, Seen};
 use super::lanes::Flight;
@@ -12,8 +12,8 @@ use super::time::{MS, Span, Time};
 use crate::protocol::text::is_claim;
 use crate::protocol::{Id, Ms, News, Value};
 
-/// The mark of the provider that has this id, and the time slot that it needs; `None` if the id does not say who has acquired the lock
-/// last. All other programs are one.
+/// The mark of the provider that has made this id, and the time slot that it needs; `None` if the id does not say which
+/// claim acquired the lock last. All other programs count as one provider.
 fn rival(lock_id: &str) -> Option<(Mark, Span)> {
     match Id::parse(lock_id) {
         _ if !is_claim(lock_id) => None,
@@ -24,7 +24,7 @@ fn rival(lock_id: &str) -> Option<(Mark, Span)> {
 }
 
 impl<C: Clone> Core<C> {
-    /// Another claim has the lock, says a reply.
+    /// A reply says that another claim has the lock.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
         let room = &self.rooms[key];
         let is_own = self.is_own(room, &seen.lock_id);
@@ -38,16 +38,17 @@ impl<C: Clone> Core<C> {
             self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
         self.first_waits(key);
-        // What a look says is older than the claim that was sent after it.
+        // The result of a look is outdated if a claim was sent after it.
         if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
             return;
         }
         let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
         let room = &mut self.rooms[key];
-        // What was asked before the stream was open does not say what it has reported since.
+        // The reply to a command that was sent before the stream was open does not include what the stream has reported
+        // since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
         let is_same = before.is_some_and(|(_, before)| before.lock_id == seen.lock_id);
-        // Without a stream only replies tell who has acquired the lock.
+        // Without a stream only replies show which process has acquired the lock.
         if !is_own
             && !is_reported
             && !is_same
@@ -84,13 +85,13 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// For how long the first call of a room has waited.
+    /// The time for which the first call of a room has waited.
     pub(super) fn waited(&self, now: Time, key: Key) -> Span {
         self.first(&self.rooms[key])
             .map_or(0, |call| now - call.caller.begun)
     }
 
-    /// What a look says of a lock.
+    /// Applies the result of a look at a lock.
     pub(super) fn looked_at(&mut self, now: Time, flight: &Flight, key: Key, saw: &Saw) {
         let margin = self.conf.margin;
         match saw {
@@ -99,7 +100,7 @@ impl<C: Clone> Core<C> {
                 let held: Vec<(u32, Seen)> = held.iter().filter_map(seen).collect();
                 self.looked_at_permits(now, flight, key, &held);
             }
-            // The claim says what is wrong with a damaged document.
+            // The document is damaged: the reply to a claim says what is wrong with it.
             Saw::Lock(Some(sight)) if !sight.document.is_sound() => self.ask_now(now, key),
             Saw::Lock(sight) => match Seen::of(sight.as_ref(), margin) {
                 Some(seen) => self.missed(now, flight, key, &seen),
@@ -123,7 +124,7 @@ impl<C: Clone> Core<C> {
         let pause = part_of(limits::PAUSE, luck).max(part_of((longer / 2, longer), luck));
         let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
-        // It was released while the command was in flight.
+        // The lock was released while the command was in flight.
         let rests_until = if room.is_outdated { now } else { room.pause_until };
         (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
         let first = room.queue.front().copied();
@@ -136,7 +137,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The change stream reports a lock. That changes when a call asks and, if the lock was acquired, which process goes first.
+    /// The change stream reports a change of a lock. It changes when a call asks and, after an acquisition, the order
+    /// between processes.
     pub(super) fn news(&mut self, now: Time, news: &News) {
         let (name, number) = parts(&news.name);
         let Some(key) = self.names.get(name).copied() else {
@@ -147,7 +149,7 @@ impl<C: Clone> Core<C> {
             return self.freed(now, key, number);
         };
         let rival = rival(&seen.lock_id);
-        // The own ones come late, when the claim may be gone.
+        // Reports of this process's own acquisitions arrive late, when the claim may have been removed.
         if rival.is_some_and(|(mark, _)| mark == Some(self.conf.mark)) {
             return;
         }
@@ -235,13 +237,13 @@ impl<C: Clone> Core<C> {
         let pause = match pause {
             Some(pause) => pause,
             None if is_silent => about(limits::SILENCE),
-            // From its last command on, which does not depend on events that come too late.
+            // The pause counts from the last command, because events may arrive too late.
             None => (room.asked + about(limits::LATE_POLL) - now).max(0),
         };
         let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         room.pause_until = now + pause.min(free);
-        // A look would find it free too late: others are faster with a claim.
+        // A look would find the lock free too late: other processes are faster with a claim.
         let asks_seldom = is_silent || !is_far && self.names.len() > limits::CLAIMED_MOST;
         room.looks = asks_seldom && pause <= free;
     }

@@ -12,17 +12,17 @@ pub(crate) enum Once {
     Kept(Ms),
 }
 
-/// The period that a call belongs to: the one in which it began, by the server's first reply to it.
+/// The period of a call: the one in which the call began, computed from the server's first reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Period {
-    /// Its end by the server's clock.
+    /// The end of the period by the server's clock.
     pub(super) end: Ms,
-    /// Its end by the clock of this process.
+    /// The end of the period by the clock of this process.
     pub(super) ends: Time,
 }
 
 impl Once {
-    /// Until when the mark of work stands whose lock was acquired at this time of the server.
+    /// The end of the mark for work whose lock was acquired at this time of the server.
     pub(crate) fn mark_until(self, acquired_at: Ms) -> Until {
         match self {
             Self::PerPeriod(period) => Until::At(end_of_period(period, acquired_at)),
@@ -30,7 +30,8 @@ impl Once {
         }
     }
 
-    /// The same, and the time of this process before which a time in it is not over: the command that has acquired the lock was sent then.
+    /// The same, and an earliest time of this process for that end. It counts from when the command that acquired the
+    /// lock was sent.
     pub(super) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
         let until = self.mark_until(acquired_at);
         let ends = match until {
@@ -40,7 +41,8 @@ impl Once {
         (until, ends)
     }
 
-    /// The period of a call that had waited for this long before the request whose reply, with this time of the server, comes now.
+    /// The period of a call. The reply with this time of the server arrives now, and the call had waited for this time
+    /// before that request.
     pub(super) fn period(self, now: Time, server: Ms, waited: Span) -> Option<Period> {
         let Self::PerPeriod(length) = self else {
             return None;
@@ -52,7 +54,7 @@ impl Once {
 }
 
 impl Period {
-    /// Whether it is over this long after this time of the server.
+    /// Whether the period is over, `later` after this time of the server.
     pub(super) fn is_over(self, server: Ms, later: Span) -> bool {
         self.end.saturating_sub(server).saturating_mul(MS) <= later
     }

@@ -1,28 +1,30 @@
-//! The order between processes, by what the change stream reports: the process that acquired least recently goes first. It is a
-//! hint: nothing here keeps a process from a free lock for longer than a few time slots.
+//! The order between processes, learned from the change stream: the process that acquired least recently goes first.
+//! The order is a hint: it delays a process at a free lock by a few time slots at most.
 
 use super::limits;
 use super::time::{MS, Span, Time};
 
-/// A provider by its mark, or all other programs as one.
+/// The mark of a provider; `None` for all other programs together.
 pub(super) type Mark = Option<[u8; 6]>;
 
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Order {
-    /// Those that were seen to acquire, the least recent first. Those from the place `active` on have let too many time slots pass.
+    /// The providers that have acquired the lock, the least recent first. Those from index `active` on have left too
+    /// many time slots unused.
     rivals: Vec<Rival>,
     active: usize,
     /// The number of active rivals that go before this process; `None` before its first turn.
     ahead: Option<usize>,
-    /// The time within which a newcomer asks, because others were faster.
+    /// A process without a place in the order spreads its requests over this time, because others were faster.
     window: Span,
-    /// The rivals that have acquired since this process waits, and how often one of them did so again.
+    /// The rivals that have acquired the lock since this process began to wait, and how often any of them did so
+    /// repeatedly.
     overtaken_by: Vec<Mark>,
     overtaken: u32,
     rival_seen: Time,
     alone_since: Time,
     released_at: Time,
-    /// The lock was released here and is left to others.
+    /// Whether this process has released the lock and now yields to others.
     pub(super) yields: bool,
 }
 
@@ -30,12 +32,13 @@ pub(super) struct Order {
 struct Rival {
     mark: Mark,
     slot: Span,
-    /// The time slots in a row that it has let pass.
+    /// The number of time slots in a row that the rival has not used.
     passes: u8,
 }
 
 impl Order {
-    /// Another process, which needs this time slot, has acquired the lock, while calls wait here or not.
+    /// Another process has acquired the lock. `slot` is the time slot that it needs; `waits` says whether calls wait in
+    /// this process.
     pub(super) fn acquired_by(&mut self, now: Time, (mark, slot): (Mark, Span), waits: bool) {
         let is_of_mark = |rival: &Rival| rival.mark == mark;
         let place = self.rivals.iter().position(is_of_mark);
@@ -55,8 +58,8 @@ impl Order {
         (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
     }
 
-    /// Another process was faster: a newcomer spreads its next requests over a longer time, and over a shorter one if the same
-    /// process was faster again.
+    /// Another process was faster: a process without a place in the order spreads its next requests over a longer time,
+    /// or over a shorter one if the same process was faster again.
     fn note_overtaken(&mut self, mark: Mark) {
         if self.overtaken_by.contains(&mark) {
             self.window = if self.window > MS { self.window / 2 } else { 0 };
@@ -80,7 +83,7 @@ impl Order {
         }
     }
 
-    /// This process has released the lock. Returns the time from which it asks again.
+    /// This process has released the lock. Returns the time from which it may ask again.
     pub(super) fn released(&mut self, now: Time, luck: f64) -> Time {
         self.released_at = now;
         let pause = if self.has_rivals(now) {
@@ -98,7 +101,7 @@ impl Order {
         now + pause
     }
 
-    /// The time is over for which it left the lock to others.
+    /// This process no longer yields to others.
     pub(super) fn ends_yielding(&mut self, now: Time) {
         if std::mem::take(&mut self.yields) && now - self.released_at > 8 * MS {
             for place in (0..self.active).rev() {
@@ -115,21 +118,22 @@ impl Order {
         self.active > 0 || now - self.rival_seen < limits::REMEMBER
     }
 
-    /// For how long it leaves a free lock to those before it, or a free one of this number.
+    /// The time for which this process waits for the slots of those before it, if this number of permits is free (1 for
+    /// a lock).
     pub(super) fn time_slot(&self, luck: f64, free: usize) -> Span {
         match self.ahead {
-            // Where several are free, as many processes need not wait for each other.
+            // If several permits are free, the same number of processes need not wait for each other.
             Some(ahead) => self.slots((ahead + 1).saturating_sub(free)),
             None => part_of((0, self.window), luck) / Span::try_from(free).unwrap_or(1).max(1),
         }
     }
 
-    /// Whether each of those that are known may have one of this number.
+    /// Whether this number of free permits is enough for all known rivals and this process.
     pub(super) fn is_enough(&self, free: usize) -> bool {
         free > self.active
     }
 
-    /// Whether this process is too far away to be in time for an event, after it has waited for this long.
+    /// Whether this process is too far away to use events in time, after it has waited for this time.
     pub(super) fn is_far(&self, waited: Span) -> bool {
         self.overtaken >= limits::OVERTAKEN && waited > limits::LATE_AFTER
     }
@@ -139,7 +143,8 @@ impl Order {
         slots.sum::<Span>().min(limits::SLOTS_MOST)
     }
 
-    /// This rival has not used its time slot. After some of those it no longer counts until it is seen again.
+    /// This rival has not used its time slot. After several unused slots in a row it no longer counts, until it
+    /// acquires the lock again.
     fn let_pass(&mut self, place: usize) {
         let gone = (self.rivals.len() - self.active).min(3);
         let most = limits::PASSES_LEAST.max(limits::PASSES >> gone);
@@ -158,7 +163,7 @@ impl Order {
     }
 }
 
-/// The length of time between these bounds that luck chooses.
+/// A random time between these bounds. `luck` is from 0 to 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -1,4 +1,4 @@
-//! What is known of the permits of a semaphore.
+//! What this process knows about the permits of a semaphore.
 
 use super::slab::Key;
 
@@ -6,12 +6,12 @@ use super::slab::Key;
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct PermitList(Vec<Permit>);
 
-/// What is known of one permit.
+/// What this process knows about one permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Permit {
     Unknown,
     Free,
-    /// This claim has it or may get it.
+    /// This claim of the process has the permit, or may get it.
     Own(Key),
     Taken,
 }
@@ -39,28 +39,28 @@ impl PermitList {
         self.0.get(number as usize).copied()
     }
 
-    /// A caller knows of this number of permits.
+    /// A caller uses this number of permits.
     pub(super) fn widen(&mut self, width: u32) {
         let more = (width as usize).saturating_sub(self.0.len());
         self.0.extend(std::iter::repeat_n(Permit::Unknown, more));
     }
 
-    /// The number of calls that need not wait for others; one for a lock.
+    /// The number of calls that can ask at the same time; one for a lock.
     pub(super) fn free(&self) -> usize {
         self.count(Permit::may_be_free).max(1)
     }
 
-    /// Whether none of them may be free.
+    /// Whether no permit may be free.
     pub(super) fn is_full(&self) -> bool {
         self.count(Permit::may_be_free) == 0
     }
 
-    /// Whether this process has or may get all others.
+    /// Whether claims of this process have or may get all other permits.
     pub(super) fn are_others_own(&self) -> bool {
         self.count(Permit::is_own) + 1 >= self.0.len()
     }
 
-    /// The claims that have or may get each of the first permits, if all of those are this process's own.
+    /// The claims that have or may get the first `width` permits, if all of these permits belong to this process.
     pub(super) fn owners(&self, width: u32) -> Option<impl Iterator<Item = Key>> {
         let owner = |permit: &Permit| match permit {
             Permit::Own(key) => Some(*key),
@@ -77,28 +77,29 @@ impl PermitList {
         }
     }
 
-    /// The same unless a claim of this process has or may get it.
+    /// The same, unless a claim of this process has or may get the permit.
     pub(super) fn set_unless_own(&mut self, number: u32, permit: Permit) {
         if self.get(number).is_some_and(|before| !before.is_own()) {
             self.set(number, permit);
         }
     }
 
-    /// The same if this claim has or may get it.
+    /// The same, if this claim has or may get the permit.
     pub(super) fn set_if_of(&mut self, number: u32, owner: Key, permit: Permit) {
         if self.get(number) == Some(Permit::Own(owner)) {
             self.set(number, permit);
         }
     }
 
-    /// Those of others may be free by now: the end of a lease or of a minimum hold is no news.
+    /// Permits that others had may be free by now: the change stream does not report the end of a lease or of a minimum
+    /// hold.
     pub(super) fn doubt_taken(&mut self) {
         for permit in self.0.iter_mut().filter(|permit| **permit == Permit::Taken) {
             *permit = Permit::Unknown;
         }
     }
 
-    /// All permits that are not this process's own are free, but for these.
+    /// These permits are taken, and all others that do not belong to this process are free.
     pub(super) fn set_taken(&mut self, taken: impl Iterator<Item = u32>) {
         for number in 0..u32::try_from(self.0.len()).unwrap_or(u32::MAX) {
             self.set_unless_own(number, Permit::Free);
@@ -108,7 +109,8 @@ impl PermitList {
         }
     }
 
-    /// A permit that is free or, before anything else is known, may be, from this place on.
+    /// A permit that is free, searched from number `start` on. In the first attempt a permit that may be free is
+    /// enough.
     pub(super) fn choose(&self, width: u32, is_first: bool, start: u32) -> Option<u32> {
         let width = width.min(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let may_be_free = |number: &u32| match self.0[*number as usize] {

@@ -1,5 +1,5 @@
-//! A semaphore: at most so many holders. Each permit is a lock of its own, and a claim names one of them. All of them have one room: a
-//! call waits for any, and the turn ends with the claim and not with the hold.
+//! A semaphore: each permit is a lock of its own, and a claim names one permit. All permits have one room: a call waits
+//! for any of them, and the turn ends when the claim has its permit, not when the hold ends.
 
 use super::event::{Lane, Report, Seen};
 use super::lanes::Flight;
@@ -10,10 +10,11 @@ use super::state::{Claim, Core};
 use super::time::Time;
 use crate::protocol::Name;
 
-/// The character between the name of a semaphore and the number of a permit. A name that ends with it stands for all permits.
+/// The character between the name of a semaphore and the number of a permit. A name that ends with it means all
+/// permits.
 pub(super) const SEPARATOR: char = '\u{1f}';
 
-/// Of a permit what stands for all permits of its semaphore, and its number; of any other lock its name.
+/// For a permit the name that means all permits of its semaphore, and its number; for any other lock its name.
 pub(super) fn parts(name: &str) -> (&str, Option<u32>) {
     let end = name.rfind(SEPARATOR).map(|at| at + SEPARATOR.len_utf8());
     let found = end.and_then(|end| Some((&name[..end], name[end..].parse().ok()?)));
@@ -71,7 +72,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim asks no longer: that for a permit when it has got it, any other one when it is given up.
+    /// The claim no longer asks: it has got its permit, or it was given up.
     pub(super) fn stops_asking(&mut self, key: Key) {
         let room = &mut self.rooms[self.claims[key].room];
         room.turn.take_if(|turn| *turn == key);
@@ -86,7 +87,7 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[room_key];
         let has_turn = room.turn == Some(key);
         if let Some(number) = claim.permit {
-            // It may have been released while the command was in flight.
+            // The permit may have been released while the command was in flight.
             let is_taken = seen.is_some() && !room.is_outdated;
             let permit = if is_taken { Permit::Taken } else { Permit::Unknown };
             room.permits.set_if_of(number, key, permit);
@@ -101,7 +102,7 @@ impl<C: Clone> Core<C> {
             self.rooms[room_key].seen = Some((now, seen.clone()));
             self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
         }
-        // Whether all are held, only a look can tell a single try.
+        // A single attempt needs a look, which shows whether all permits are held.
         let has_tries = self.has_tries(&self.rooms[room_key]);
         let room = &mut self.rooms[room_key];
         let is_reported = self.stream.reports_since(room.filter, room.asked);
@@ -111,7 +112,7 @@ impl<C: Clone> Core<C> {
         }
         room.misses += 1;
         if has_turn {
-            // Others were faster each time.
+            // Other processes were faster each time.
             let pause = if room.misses > 6 && !is_reported { pause } else { 0 };
             (room.pause_until, room.looks) = (now + pause, false);
         }
@@ -120,7 +121,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// What a look at all permits says.
+    /// Applies the result of a look at all permits.
     pub(super) fn looked_at_permits(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
         if let Some((_, seen)) = held.first() {
             self.rooms[key].seen = Some((now, seen.clone()));
@@ -143,7 +144,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A single try ends if all of its permits are held. One that is only on its way back to this process is not.
+    /// A single attempt ends if all of its permits are held. A permit that this process is releasing does not count as
+    /// held.
     fn answer_by_look(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
         let room = &self.rooms[key];
         let is_held = |seen: &Seen| !self.comes_back(room, &seen.lock_id);
@@ -153,14 +155,14 @@ impl<C: Clone> Core<C> {
         self.answer_by_reply(now, flight, key, None, is_full);
     }
 
-    /// A claim of this process has left its permit, or has never had it.
+    /// A claim of this process has released its permit, or has never had it.
     pub(super) fn free_permit(&mut self, key: Key, is_free: bool) {
         let claim = &self.claims[key];
         if let Some(number) = claim.permit {
             let permit = if is_free { Permit::Free } else { Permit::Unknown };
             let room = &mut self.rooms[claim.room];
             room.permits.set_if_of(number, key, permit);
-            // A look that is in flight has seen it held.
+            // A look in flight may have seen the permit as held.
             let looks = |turn: Key| self.claims[turn].permit.is_none();
             room.is_outdated |= is_free && room.turn.is_some_and(looks);
         }

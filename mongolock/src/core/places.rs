@@ -1,24 +1,25 @@
-//! How many commands may be in flight: each takes a connection of the driver's pool, and streams and operators need some as well.
+//! The numbers of commands that may be in flight: each takes a connection of the driver's pool, and streams and
+//! operators need some as well.
 
 use super::event::Lane;
 use super::limits;
 
-/// The number of commands in flight.
+/// The greatest numbers of commands in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Places {
-    /// Of the lanes, in the order of [`Lane`].
+    /// For each lane, in the order of [`Lane`].
     lanes: [usize; 4],
-    /// Of rows that have failed together and go alone, in each lane.
+    /// For rows that have failed together and are sent alone, in each lane.
     alone: usize,
-    /// Of all together.
+    /// For all commands together.
     total: usize,
 }
 
-/// The commands of each lane that have places, and those that go alone.
+/// The commands in flight of each lane, and those of them that are sent alone.
 pub(super) type InFlight = ([usize; 4], [usize; 4]);
 
 impl Places {
-    /// Those for a pool of this size. A small one has one command at a time for each lane, those that matter most first.
+    /// The numbers for a pool of this size. A small pool allows one command at a time for each lane, by priority.
     pub(crate) fn of_pool(pool: usize) -> Self {
         let others = limits::OTHER_CONNECTIONS.min(pool.saturating_sub(2));
         let total = pool.saturating_sub(others).max(1);
@@ -35,9 +36,9 @@ impl Places {
         pool >= 3
     }
 
-    /// Whether one more command of this lane may be sent, also one that goes alone. While leases are being renewed, the other lanes
-    /// keep the server busy with one command each; and so does one that `is_single`. They leave the connections of renewals free,
-    /// unless there is only one for all.
+    /// Whether one more command of this lane may be sent. `is_alone`: a row that is sent alone; `is_single`: one
+    /// command at a time. While leases are being renewed, each other lane has one command at a time, which keeps the
+    /// server busy. The other lanes leave the connections of renewals free, unless the pool has only one.
     pub(super) fn have_room(&self, lane: Lane, is_alone: bool, is_single: bool, in_flight: InFlight) -> bool {
         let (own, alone) = in_flight;
         let (renewals, is_other) = (own[Lane::Renewals as usize], lane != Lane::Renewals);

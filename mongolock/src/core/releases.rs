@@ -20,7 +20,7 @@ const OF_DETACHED: Rules = Rules {
 };
 
 impl<C: Clone> Core<C> {
-    /// Sends a release. In its turn the next call waits for the reply or for the first failure.
+    /// Sends a release. If it is `in_turn`, the next call waits for its reply or its first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>, in_turn: bool) {
         self.leave_commits(now, key, Ended::Lost);
         let claim = &mut self.claims[key];
@@ -176,8 +176,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim has left the lock. It is released once more if a late one of its commands may have acquired it again since the release
-    /// was sent, or may do so yet.
+    /// The claim is released. It is released once more if one of its commands may arrive late and acquire the lock
+    /// again.
     pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
         let claim = &mut self.claims[key];
         if claim.is_unclear && claim.dead_at <= sent && claim.is_long() {
@@ -187,7 +187,7 @@ impl<C: Clone> Core<C> {
             return self.remove_claim(key);
         }
         claim.stage = Stage::Released;
-        // The end of its last claim says when.
+        // The time is known when the last claim in flight has ended.
         if claim.flights == 0 {
             let at = claim.dead_at.max(now);
             self.arm(Due::Claim(key), at);
@@ -203,7 +203,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// No call waits for this claim any longer. Without a reply by now it may have its lock.
+    /// No call waits for this claim any more. If it has no reply yet, it may have acquired the lock.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
         self.stops_asking(key);
         let claim = &mut self.claims[key];
@@ -215,7 +215,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The lock was released here: other processes may go first.
+    /// This process has released the lock: other processes may go first.
     pub(super) fn released(&mut self, now: Time, key: Key, claim: Key) {
         let luck = self.draw();
         let room = &mut self.rooms[key];
@@ -234,7 +234,7 @@ impl<C: Clone> Core<C> {
         self.pass_turn(now, key, claim);
         let room = &mut self.rooms[key];
         if !room.order.yields {
-            // What is on its way may have found it there.
+            // A command in flight may have found that claim.
             room.is_outdated |= room.turn.is_some_and(|turn| self.claims[turn].flights > 0);
             self.ask_now(now, key);
         }
@@ -281,21 +281,21 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let at = claim.dead_at;
         if claim.flights == 0 && at <= now {
-            // An earlier release may still get its reply. Only one that was sent since then ends the claim.
+            // An earlier release may still get its reply. Only a release that was sent since then ends the claim.
             self.release(now, key, None, false);
         } else if claim.flights == 0 {
             self.arm(Due::Claim(key), at);
         }
     }
 
-    /// Releases detached leases whose handle nobody has.
+    /// Releases detached leases for which no caller has a handle.
     pub(super) fn discard(&mut self, now: Time, leases: Vec<(Name, LockId)>) {
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(&name);
             let claim = self.add_claim(Claim {
                 id: Some(id),
                 permit,
-                // A late command may make the lease once more.
+                // A late command may write the lease once more.
                 is_unclear: true,
                 dead_at: now + (limits::LIMIT + limits::NO_REPLY),
                 ..Claim::new(now, room, OF_DETACHED)
@@ -314,7 +314,7 @@ impl<C> Claim<C> {
             && closing.fault.as_ref().is_some_and(is_lasting))
     }
 
-    /// Whether it is released once more after the time for which a command may stay in the server: a late one could take a lock for
+    /// Whether the claim is released once more after the longest time of a late command, which could take a lock for
     /// long, or a detached lease from its handle.
     fn is_long(&self) -> bool {
         self.rules.expiry > limits::LONG || self.resumes.is_some()
@@ -344,15 +344,15 @@ impl<C> Claim<C> {
         }
         let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
         let token = sight.document.token.long();
-        // An operator may have released it earlier, and left the same token.
+        // An operator may have released the lock earlier, with the same token.
         let is_recent = || {
             sight
                 .left()
                 .is_some_and(|left| left.saturating_mul(MS) + took + MS >= 0)
         };
         let is_own = reply.is_applied.unwrap_or_else(is_recent);
-        // A repetition finds another document where an earlier command has released, but not the last token of the claim: an
-        // operator leaves that. A late claim has left others.
+        // If an earlier command has released the lock, a repetition finds another document. The last token of the claim
+        // shows a release by an operator. After a late claim the document has other tokens.
         match closing.tries {
             _ if self.last == 0 => reply.is_applied == Some(true),
             0 | 1 => is_ended && token == Some(self.token) && is_own,

@@ -1,4 +1,4 @@
-//! The end of a command: its replies go to their claims, and what has failed together goes apart.
+//! The end of a command: its replies are given to their claims, and rows that have failed together are sent separately.
 
 use super::event::{Failed, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
@@ -57,7 +57,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A reply leaves a quarter of the pause that rejections have brought.
+    /// A reply reduces the lane's pause after rejections to a quarter.
     fn ends_pause(&mut self, lane: Lane) {
         let (least, _) = OVERLOAD_PAUSE[lane as usize];
         let pause = self.lane(lane).pause / 4;
@@ -66,7 +66,7 @@ impl<C: Clone> Core<C> {
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
         let is_together = flight.claims.len() > 1 && flight.lane != Lane::Looks;
-        // It may be the document of one of them. Renewals that were cut off go together again.
+        // The fault may be that of one row. Renewals whose connection was cut are sent together again.
         let may_be_of_one = match flight.lane {
             Lane::Renewals => matches!(fault.kind, FaultKind::Blocked | FaultKind::Damaged),
             _ => fault.kind != FaultKind::Lasting,
@@ -89,7 +89,7 @@ impl<C: Clone> Core<C> {
         self.report(now, flight, &fault, holder);
     }
 
-    /// Tells of a command that has failed, after what follows from it. It may have ended this hold.
+    /// Reports a failed command, after its consequences were applied. It may have ended the hold of this cell.
     fn report(&mut self, now: Time, flight: &Flight, fault: &Fault, holder: Option<C>) {
         let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
         let Some(first) = first else { return };
@@ -148,8 +148,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The server rejects a command because of its load: what was in it goes with the next one of its lane, before all others. The lanes
-    /// that matter less wait as well.
+    /// The server rejects a command because of its load: its claims are sent with the next command of the lane, before
+    /// all others. The lanes of lower priority wait as well.
     fn rejected(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         for lane in &LANES[flight.lane as usize..] {
             let luck = self.draw();
@@ -174,7 +174,7 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// It waits in this lane again, unless it has another stage by now.
+    /// The claim waits in this lane again, unless its stage has changed.
     fn waits_again(&mut self, lane: Lane) {
         let fits = match lane {
             Lane::Claims | Lane::Looks => self.is_asking(),

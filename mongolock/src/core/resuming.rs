@@ -1,5 +1,5 @@
-//! Resuming a detached lease: each of its claims replaces the id that the lease has. A resumption that is given up gives the lease
-//! back, because it is still that of its handle.
+//! Resumes detached leases: each claim replaces the id of a lease. If a resumption is given up, it restores the id, so
+//! that the handle stays valid.
 
 use super::event::{Cause, Fault, Hold, Lane, Notice, Waiter};
 use super::limits::PAUSE;
@@ -43,7 +43,7 @@ impl<C: Clone> Core<C> {
         Waiter::Set(set)
     }
 
-    /// A claim has its lease. The caller gets all of them together.
+    /// A claim has its lease. The caller gets all leases together.
     pub(super) fn resumed(&mut self, now: Time, key: Key, lease: Lease) {
         let Some(set) = self.claims[key].set else { return };
         let cell = self.sets[set].caller.join.cell.clone();
@@ -71,8 +71,9 @@ impl<C: Clone> Core<C> {
         self.notify_held_all(set);
     }
 
-    /// The document has another id. It may be the lease, which another call has given back since, or a claim of this process that is
-    /// giving it back. Of a command that stops at a miss, what comes after that is not known.
+    /// The document has another id. That id may be the one of the lease, which another call has restored since, or the
+    /// one of a claim of this process that is restoring it. If a command has stopped at a row, the results of later
+    /// rows are unknown.
     pub(super) fn resumption_missed(&mut self, now: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         let Some((lease, _)) = &claim.resumes else { return };

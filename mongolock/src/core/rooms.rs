@@ -1,4 +1,4 @@
-//! A lock in this process: when the first call asks, and for how long what is known is kept.
+//! A lock in this process: when its first call asks, and for how long the knowledge about it is kept.
 
 use super::event::{Lane, Rules};
 use super::lanes::Queue;
@@ -120,7 +120,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim waits in this lane.
+    /// Puts the claim into this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
         self.claims[key].in_lane = Some(lane);
         self.lane(lane).waiting.push_back(key);
@@ -135,7 +135,7 @@ impl<C: Clone> Core<C> {
         &mut self.lanes[lane as usize]
     }
 
-    /// A claim for the first call. Its id is drawn when it is sent.
+    /// A claim for the first call. Its random id is made when it is sent.
     pub(super) fn new_claim(&mut self, now: Time, key: Key) -> Key {
         let rules = self.calls[self.rooms[key].queue[0]].caller.join.rules;
         self.add_claim(Claim::new(now, key, rules))
@@ -153,14 +153,14 @@ impl<C: Clone> Core<C> {
         (room.turn, room.is_outdated, room.looks) = (Some(claim), false, false);
     }
 
-    /// The claim does not keep the next call from asking.
+    /// The claim has no turn any more, so the next call may ask.
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
         let room = &mut self.rooms[key];
         room.turn.take_if(|turn| *turn == claim);
         room.used = now;
     }
 
-    /// No call waits, and nothing is held: what is known is kept for a while.
+    /// No call waits, and nothing is held: the room is kept for some time.
     pub(super) fn linger(&mut self, now: Time, key: Key) {
         let room = &self.rooms[key];
         let listens = room.filter.is_some();
@@ -190,7 +190,7 @@ impl Room {
 }
 
 impl<C> Claim<C> {
-    /// When it is sent once more if it has no reply.
+    /// The time at which a copy of the claim is sent if it has no reply.
     pub(super) fn copy_at(&self) -> Time {
         self.sent + COPY
     }

@@ -1,4 +1,5 @@
-//! Which command is sent when, and its rows. A row is made when it is sent, by the stage that its claim has then.
+//! Decides which command is sent when, and makes its rows. A row is made when it is sent, by the stage of its claim at
+//! that time.
 
 use super::event::{Effect, Lane, Look};
 use super::lanes::{Flight, LANES};
@@ -10,7 +11,7 @@ use crate::protocol::text::owner;
 use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
 
 impl<C: Clone> Core<C> {
-    /// Sends what may be sent.
+    /// Sends the commands that may be in flight.
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
         for lane in LANES {
             let queue = &self.lanes[lane as usize];
@@ -70,7 +71,7 @@ impl<C: Clone> Core<C> {
         has_room
     }
 
-    /// Sends the rows of those claims that still want them.
+    /// Sends the rows of the claims that still need them.
     fn send(&mut self, luck: &mut dyn Luck, mut flight: Flight) {
         let (now, lane) = (flight.sent, flight.lane);
         if flight.limit == limits::LIMIT_TOGETHER {
@@ -103,7 +104,7 @@ impl<C: Clone> Core<C> {
         });
     }
 
-    /// The timers of what has been sent.
+    /// Sets the timers of a claim that was sent.
     fn sent(&mut self, now: Time, flight: Key, lane: Lane, key: Key, limit: Span) {
         let claim = &mut self.claims[key];
         let (room, next) = (claim.room, now + limits::COPY);
@@ -136,7 +137,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The row of this claim, if it is still wanted.
+    /// The row of this claim, if the claim still needs one.
     fn row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<Row> {
         let lane = flight.lane;
         let claim = self.claims.get_mut(key)?;
@@ -210,7 +211,7 @@ impl<C: Clone> Core<C> {
             _ => Kind::Single,
         };
         if room.turn == Some(key) {
-            // A copy asks nothing new.
+            // A copy is not a new request.
             if claim.flights == 0 {
                 room.asked = now;
             }
@@ -239,7 +240,8 @@ impl<C: Clone> Core<C> {
         room.is_shared || names.any(|name| self.names.get(name).is_some_and(|key| self.rooms[*key].is_shared))
     }
 
-    /// What ends a hold. What was given up of a resumption gets back the id of the lease.
+    /// The condition and the change of a row that ends a hold. After a resumption that was given up it restores the id
+    /// of the lease.
     fn end_row(&self, key: Key) -> Option<(When, Then)> {
         let claim = &self.claims[key];
         let id = claim.id.as_ref()?;
@@ -264,7 +266,7 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// It has a lease that runs, with the tokens that it has reserved.
+    /// The condition that the claim has a lease that has not ended, with the tokens that it has reserved.
     fn runs(&self) -> Option<When> {
         let (id, token, runs) = (self.id.clone()?, Some(self.last), Some(0));
         Some(When::Own { id, token, runs })

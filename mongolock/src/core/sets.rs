@@ -1,5 +1,5 @@
-//! Several locks for one caller: it takes them in the order of their names, as many with one command as are free, and keeps those that
-//! it has while it waits for the next one. For each lock it is a caller as any other.
+//! Several locks for one caller. A set acquires them in the order of their names, with one command as many as are free,
+//! and keeps the acquired ones while it waits for the next one. In the queue of each lock it is a call like any other.
 
 use super::event::{Cause, Ended, Hold, Lane, Notice, Outcome, Waiter};
 use super::slab::Key;
@@ -40,7 +40,7 @@ impl<C: Clone> Core<C> {
         Waiter::Set(set)
     }
 
-    /// Waits for the next lock, and asks with it for those behind it for which no call waits here.
+    /// Waits for the next lock, and asks with the same command for later locks for which no call waits in this process.
     fn advance(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get(key).cloned() else {
             return;
@@ -82,7 +82,7 @@ impl<C: Clone> Core<C> {
         is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
-    /// A set has got one of its locks.
+    /// A set has acquired one of its locks.
     pub(super) fn set_won(&mut self, now: Time, key: Key, claim: Key, call: Key) {
         let name = &self.rooms[self.claims[claim].room].name;
         let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == Some(name);
@@ -104,7 +104,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A call of a set has got its lock before those in front of it, and has given it back.
+    /// A call of a set has acquired its lock before earlier locks of the set, and has released it.
     fn asks_no_more(&mut self, now: Time, key: Key, call: Key) {
         let Some(set) = self.sets.get_mut(key) else { return };
         set.calls.retain(|other| *other != call);
@@ -113,7 +113,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The hold begins when the set has its last lock, and so does the turn of a lock that no call has had yet.
+    /// The hold begins when the set has its last lock. At that time the turn of each lock that no call has held yet
+    /// begins, too.
     fn begin_turns(&mut self, now: Time, key: Key, last: Key) {
         let since = self.claims[last].turn_since;
         for claim in &self.sets[key].won {
@@ -137,7 +138,7 @@ impl<C: Clone> Core<C> {
         self.notify(set.caller.join.cell.clone(), held);
     }
 
-    /// A lock behind the one that was missed is left to others: the set may have it only in its order.
+    /// A lock behind the one that was found held is given up: the set may acquire its locks only in order.
     pub(super) fn withdraw(&mut self, now: Time, claim: Key) {
         let Some(claim) = self.claims.get_mut(claim) else {
             return;
@@ -156,7 +157,7 @@ impl<C: Clone> Core<C> {
         set.calls.retain(|other| *other != call);
         let is_last = set.calls.is_empty();
         self.leave(now, call);
-        // Its other locks came by another command.
+        // The other locks of the set were acquired by another command.
         if is_last {
             self.advance(now, key);
         }
@@ -168,7 +169,7 @@ impl<C: Clone> Core<C> {
         self.sets.get(key)?.won.iter().filter_map(until).min()
     }
 
-    /// The caller of a set waits no longer.
+    /// The caller of a set no longer waits.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get_mut(key) else { return };
         for call in std::mem::take(&mut set.calls) {
@@ -181,7 +182,7 @@ impl<C: Clone> Core<C> {
         self.end_set(now, key, None);
     }
 
-    /// The holder of a set is done, or its caller waits no longer.
+    /// The holder of a set ends the hold, or its caller no longer waits.
     pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>) {
         let Some(set) = self.sets.get_mut(key).filter(|set| set.left == 0) else {
             return self.notify_ended(now, awaited, Ok(Ended::Lost));
@@ -196,7 +197,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A lease of a set is lost. One that is complete is lost as a whole; another one begins anew.
+    /// A lease of a set is lost. A complete set is lost as a whole; an incomplete one starts again.
     pub(super) fn set_lost(&mut self, now: Time, key: Key, lost: Key) {
         self.fail_resumption(now, lost, Cause::Gone);
         let Some(set) = self.sets.get_mut(key) else { return };

@@ -1,4 +1,4 @@
-//! Values under keys that are never used twice: a key of something that is gone finds nothing.
+//! Values under keys that are never used twice: the key of a removed value finds nothing.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
@@ -7,14 +7,15 @@ use std::ops::{Index, IndexMut};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     index: u32,
-    /// How many values had this index before.
+    /// The number of earlier values with this index.
     generation: u32,
 }
 
 /// The values.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
-    /// The slots in parts of the same size, so that no value moves when there are more: that would take milliseconds for 10,000.
+    /// The slots, in parts of the same size, so that no value moves when the slab grows: moving 10,000 values would
+    /// take milliseconds.
     parts: Vec<Vec<Slot<T>>>,
     /// The indexes of the slots without a value.
     free: Vec<u32>,
@@ -111,7 +112,8 @@ impl<T> Slab<T> {
     }
 }
 
-/// The value of a key that another value keeps: each claim and each call keeps its room, and each room its claims and calls.
+/// The value of a key that cannot have been removed: a room stays while it has claims or calls, and a room refers only
+/// to existing claims and calls.
 impl<T> Index<Key> for Slab<T> {
     type Output = T;
 
@@ -126,7 +128,7 @@ impl<T> IndexMut<Key> for Slab<T> {
     }
 }
 
-/// By the values and their places: what differs only in the number of earlier values is the same.
+/// Hashes the values and their indexes. Slabs that differ only in the numbers of earlier values have the same hash.
 impl<T: Hash> Hash for Slab<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for slot in self.parts.iter().flatten() {

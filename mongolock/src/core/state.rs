@@ -1,4 +1,4 @@
-//! What the core knows.
+//! The data of the core.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use super::stream::Stream;
 use super::time::{Span, Time};
 use crate::protocol::{LockId, Ms, Name, Until};
 
-/// What a provider tells its core once.
+/// The configuration that a provider gives to its core.
 #[derive(Debug, Clone)]
 pub(crate) struct Conf {
     /// The mark of the provider, in its ids.
@@ -23,24 +23,24 @@ pub(crate) struct Conf {
     pub(crate) owner: Arc<str>,
     /// Whether a change stream may wake calls.
     pub(crate) may_listen: bool,
-    /// For how long a lock stays taken whose lease was not released.
+    /// The takeover margin: for this time a lock stays taken after its lease has expired.
     pub(crate) margin: Ms,
     /// The shortest and the longest pause between two claims of a call without a change stream.
     pub(crate) retry: (Span, Span),
     pub(crate) places: Places,
 }
 
-/// Where random numbers come from.
+/// The source of random numbers.
 pub(crate) trait Luck {
-    /// The random part of an id. It is drawn when the first row of a claim is made, so that a core that was copied with its process
-    /// never has an id that its copy has as well.
+    /// The random part of an id. It is made with the first row of a claim, so that two copies of one core (a process
+    /// that was copied) never use the same id.
     fn id(&mut self) -> u64;
 
     /// Bits for pauses, once for each event.
     fn chance(&mut self) -> u64;
 }
 
-/// The machine: see [`handle`](Self::handle).
+/// The state machine: see [`handle`](Self::handle).
 #[derive(Debug, Clone)]
 pub(crate) struct Core<C> {
     pub(super) conf: Conf,
@@ -50,18 +50,18 @@ pub(crate) struct Core<C> {
     pub(super) claims: Slab<Claim<C>>,
     pub(super) sets: Slab<Set<C>>,
     pub(super) flights: Slab<Flight>,
-    /// What waits in each lane.
+    /// The requests that wait in each lane.
     pub(super) lanes: [Queue; 4],
     pub(super) stream: Stream,
-    /// What is due without an event, by its time. Each object knows its own time here.
+    /// The timers, by their times. Each object stores the time of its own timer.
     pub(super) due: BTreeSet<(Time, Due)>,
     pub(super) lanes_due: Option<Time>,
     pub(super) phase: Phase,
-    /// The number of calls that a reply can end: single tries, and those for work that may succeed once.
+    /// The number of calls that a reply can end: single attempts, and calls for work that may succeed once.
     pub(super) asking: usize,
     /// The state of the random numbers of the event that is being handled.
     pub(super) luck: u64,
-    /// The time of one command, without those that were slow, and how many have said so.
+    /// The estimated time of one command, without slow ones, and the number of commands on which the estimate is based.
     pub(super) trip: Span,
     pub(super) trips: u8,
     pub(super) effects: Vec<Effect<C>>,
@@ -79,7 +79,7 @@ pub(super) enum Due {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Open,
-    /// No call begins, except under a hold.
+    /// Only calls under a hold may begin.
     Draining,
     Closed,
 }
@@ -96,14 +96,14 @@ pub(super) struct Caller<C> {
 pub(super) struct Call<C> {
     pub(super) caller: Caller<C>,
     pub(super) room: Key,
-    /// It takes any of the first permits; 0 for a lock.
+    /// The call takes any of the first `width` permits; 0 for a lock.
     pub(super) width: u32,
     pub(super) period: Option<Period>,
-    /// The first command for the lock that was sent since it began, if a reply can end it.
+    /// The first command for the lock that was sent since the call began, if a reply can end the call.
     pub(super) asked: Option<Key>,
     /// The set that waits with it for one of its locks.
     pub(super) set: Option<Key>,
-    /// Whether another claim had the lock, or another call was before it, at some time since it began.
+    /// Whether another claim had the lock, or another call was before this one, at any time since it began.
     pub(super) has_waited: bool,
     pub(super) due: Option<Time>,
 }
@@ -113,23 +113,24 @@ pub(super) struct Call<C> {
 pub(super) struct Room {
     pub(super) name: Name,
     pub(super) queue: VecDeque<Key>,
-    /// A call of this process has waited for another one since the lock is known here: its claims reserve tokens for hand-overs.
+    /// Whether a call of this process has ever waited for another one in this room: then its claims reserve tokens for
+    /// hand-overs.
     pub(super) is_shared: bool,
-    /// All claims for it, also those for which no call waits.
+    /// All claims for the lock, also those for which no call waits.
     pub(super) claims: Vec<Key>,
-    /// The claim that asks for the lock, holds it or is being released. Of a semaphore: the claim that asks.
+    /// The claim that asks for the lock, holds it or is being released. For a semaphore: the claim that asks.
     pub(super) turn: Option<Key>,
-    /// The first call does not ask before this time, and then it looks first if nothing was heard.
+    /// The first call does not ask before this time. Then it looks first, if no event of the change stream has arrived.
     pub(super) pause_until: Time,
     pub(super) looks: bool,
-    /// The number of replies in a row that said that another process has it.
+    /// The number of replies in a row that said that another process has the lock.
     pub(super) misses: u32,
-    /// It was released while a command was in flight, whose reply is old.
+    /// Whether the lock was released while a command was in flight: the reply to that command is outdated.
     pub(super) is_outdated: bool,
-    /// What the server said last, and how the last command failed.
+    /// The last known holder, and the failure of the last command, with their times.
     pub(super) seen: Option<(Time, Seen)>,
     pub(super) fault: Option<(Time, Fault)>,
-    /// The last command that asks.
+    /// The last command that was sent to ask for the lock.
     pub(super) asked_by: Option<Key>,
     /// The time of the last reply, of the last command that asks, and of the last use.
     pub(super) replied: Time,
@@ -139,7 +140,7 @@ pub(super) struct Room {
     pub(super) permits: PermitList,
     /// The claims that ask for other permits beside that of the turn.
     pub(super) beside: Vec<Key>,
-    /// The first filter of the change stream that has it, if the stream shall report it.
+    /// The first filter of the change stream that includes the lock, if the stream is to report the lock.
     pub(super) filter: Option<u32>,
     pub(super) due: Option<Time>,
 }
@@ -150,25 +151,26 @@ pub(super) struct Claim<C> {
     /// `None` before its first command.
     pub(super) id: Option<LockId>,
     pub(super) room: Key,
-    /// The permit that it is for.
+    /// The permit that the claim is for.
     pub(super) permit: Option<u32>,
     pub(super) rules: Rules,
     pub(super) stage: Stage<C>,
-    /// The number of tokens that it reserves, one for each hold; 0 before its first command.
+    /// The number of tokens that the claim reserves, one for each hold; 0 before its first command.
     pub(super) tokens: i64,
     /// The token of the present hold, and the last one of those that the claim has reserved.
     pub(super) token: i64,
     pub(super) last: i64,
-    /// Until when the mark of its work stands, and the time of this process before which that is not over, if it is a time.
+    /// The end of the mark of its work, and the earliest time of this process at which that end can be.
     pub(super) mark_until: Option<(Until, Time)>,
-    /// It resumes a detached lease with this id, which gets it back, for this long, if the resumption is given up.
+    /// The claim resumes a detached lease with this id. If the resumption is given up, the lease gets this id back and
+    /// lasts for this time.
     pub(super) resumes: Option<(LockId, Ms)>,
-    /// When the turn of its hand-overs began, and how many calls of that time have not had it.
+    /// When the turn of its hand-overs began, and the number of calls of that time that have not had the lock yet.
     pub(super) turn_since: Time,
     pub(super) turn_left: usize,
-    /// The lane in which it waits. Another one there finds nothing.
+    /// The lane in which the claim waits. Its key in any other lane is ignored.
     pub(super) in_lane: Option<Lane>,
-    /// Whether it also waits for a renewal.
+    /// Whether the claim also waits in the lane of renewals.
     pub(super) renews: bool,
     /// The number of its claims in flight, and when the last one was sent.
     pub(super) flights: u8,
@@ -179,7 +181,7 @@ pub(super) struct Claim<C> {
     pub(super) is_unclear: bool,
     pub(super) dead_at: Time,
     pub(super) commits: Commits<C>,
-    /// The set that has it, and whether it may be had only after others of that set.
+    /// The set of the claim, and whether the set may acquire its lock only after other locks of the set.
     pub(super) set: Option<Key>,
     pub(super) is_later: bool,
     pub(super) due: Option<Time>,
@@ -187,7 +189,8 @@ pub(super) struct Claim<C> {
 
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Stage<C> {
-    /// For the first call of its room, whichever that is when the reply comes; or it resumes a lease for its set.
+    /// The claim asks for the first call of its room, whichever call that is when the reply arrives; or it resumes a
+    /// lease for its set.
     Asking,
     Held(C, Lease),
     /// A command ends it.
@@ -198,10 +201,10 @@ pub(super) enum Stage<C> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
-    /// Its end as the holder knows it.
+    /// The end of the lease for its holder.
     pub(super) until: Time,
     pub(super) renew_at: Time,
-    /// It is not renewed after this time.
+    /// The lease is not renewed after this time.
     pub(super) renewable_until: Time,
     /// The server may keep the lease for longer: a renewal is not confirmed, or the last command has taken long.
     pub(super) may_last: bool,
@@ -219,7 +222,7 @@ pub(super) enum End {
     Detach(LockId, Ms),
 }
 
-/// Who waits for the end of a claim: a caller, or a set that ends with the last one of its claims.
+/// The waiter for the end of a claim: a caller, or a set, which ends with the last one of its claims.
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Awaits<C> {
     Caller(C),
@@ -233,11 +236,11 @@ pub(super) struct Closing<C> {
     /// It is renewed until it has its other id.
     pub(super) lease: Option<Lease>,
     pub(super) waiter: Option<Awaits<C>>,
-    /// Who waits for a release is answered by then, and it goes on.
+    /// The caller that waits for the release is notified by this time; the release is repeated after it.
     pub(super) answer_by: Time,
-    /// How often it was sent and may have been applied.
+    /// How often the command was sent and may have been applied.
     pub(super) tries: u8,
-    /// When it is sent next, and after what time not again.
+    /// When the command is sent next, and after which time it is not repeated.
     pub(super) due: Time,
     pub(super) stop: Time,
     pub(super) fault: Option<Fault>,
@@ -245,54 +248,56 @@ pub(super) struct Closing<C> {
     pub(super) earlier: u8,
     /// The next call waits for the reply to the release.
     pub(super) in_turn: bool,
-    /// A late claim has got the lock since the release began.
+    /// A late copy of the claim has acquired the lock since the release began.
     pub(super) is_acquired_again: bool,
 }
 
 /// The transactions that commit only under this claim.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Commits<C> {
-    /// The number of those under way.
+    /// The number of transactions in progress.
     pub(super) open: u8,
     /// Whether one of them marks the work as done: then a renewal that finds another id decides nothing.
     pub(super) marks: bool,
-    /// One has an unknown outcome and may still be made: the claim is not handed over, and its release waits for it in the server.
+    /// Whether one has an unknown outcome and may still be made: then the claim is not handed over, and its release
+    /// waits in the server for that transaction.
     pub(super) is_unclear: bool,
-    /// The mark of one that may be made ends then: the lease is not relied on for longer.
+    /// The end of the mark of a transaction that may be made: the holder does not rely on the lease for longer.
     pub(super) mark_ends: Option<Time>,
-    /// One that marks has an unknown outcome.
+    /// A transaction that marks the work and has an unknown outcome.
     pub(super) unknown: Option<Unknown<C>>,
-    /// The hold has ended while one was under way, and what is to be done after it.
+    /// The end of the hold that was postponed while a transaction was in progress.
     pub(super) postponed: Option<Postponed<C>>,
 }
 
-/// A transaction with an unknown outcome. A renewal decides it: it is a write that changes nothing else, and waits in the server for
-/// the end of the transaction. What a read says could be rolled back.
+/// A transaction with an unknown outcome. A renewal shows the outcome: it is a write that waits in the server for the
+/// end of the transaction, and changes nothing else. The result of a read could be rolled back.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Unknown<C> {
     /// The caller that waits for the outcome, until the limit.
     pub(super) waiter: Option<C>,
     pub(super) limit: Time,
-    /// Only a renewal that was sent later decides: this one, which is the first one since then, or a later one.
+    /// Only a renewal that was sent after this time shows the outcome: the first one since then, or a later one.
     pub(super) since: Time,
     pub(super) asked: Option<Key>,
 }
 
-/// What ends a hold after its commits.
+/// The end of a hold that waits for its commits.
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Postponed<C> {
     Ending(Option<Awaits<C>>),
     Loss(Loss),
 }
 
-/// Several locks of one caller: it takes them in the order of their names, and keeps those that it has while it waits for the next.
+/// Several locks of one caller. The set acquires them in the order of their names, and keeps the acquired ones while it
+/// waits for the next one.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Set<C> {
     pub(super) caller: Caller<C>,
     pub(super) names: Vec<Name>,
     /// The claims that it has, of the first names; those that resume its leases from the beginning.
     pub(super) won: Vec<Key>,
-    /// The calls that wait for the next ones.
+    /// The calls that wait for the next locks.
     pub(super) calls: Vec<Key>,
     /// Whether one of its calls has waited for another holder.
     pub(super) has_waited: bool,
@@ -325,25 +330,25 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The time at which something is due without an event.
+    /// The time of the next timer.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// What is to be done since the last call.
+    /// The effects since the last call.
     pub(crate) fn take_effects(&mut self) -> std::vec::Drain<'_, Effect<C>> {
         self.effects.drain(..)
     }
 
-    /// Whether nothing is held, awaited or being released. What may be released once more later does not count.
+    /// Whether nothing is held, awaited or being released. Releases that may be repeated later do not count.
     pub(crate) fn is_idle(&self) -> bool {
-        // A claim in flight may come after its release.
+        // A claim in flight may arrive after its release.
         let is_gone = |claim: &Claim<C>| matches!(claim.stage, Stage::Released) && claim.flights == 0;
         let mut claims = self.claims.iter();
         self.calls.is_empty() && claims.all(|(_, claim)| is_gone(claim) || claim.is_refused())
     }
 
-    /// Whether nothing is left but what is known of locks.
+    /// Whether nothing is left except knowledge about locks.
     #[allow(dead_code, reason = "only the explorer asks, which compiles this file")]
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.claims.is_empty() && self.sets.is_empty()
@@ -359,7 +364,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// It is due at this time, or at an earlier one for which it is due already: what is early arms itself again.
+    /// Sets a timer. If an earlier timer is set, it is kept: a timer that fires too early sets itself again.
     pub(super) fn arm(&mut self, due: Due, at: Time) {
         let Some(armed) = self.due_of(due) else { return };
         let before = *armed;
@@ -391,7 +396,7 @@ impl<C: Clone> Core<C> {
         part_of(bounds, self.draw())
     }
 
-    /// Whether a claim of this core has this id, whatever the id looks like.
+    /// Whether a claim of this core has this id, whatever form the id has.
     pub(super) fn is_own(&self, room: &Room, id: &str) -> bool {
         room.claims.iter().any(|key| self.claims[*key].has_id(id))
     }
@@ -458,7 +463,7 @@ impl<C> Claim<C> {
         }
     }
 
-    /// Who holds it, or waits for the end of its hold.
+    /// The cell that holds the claim, or waits for the end of its hold.
     pub(super) fn holder(&self) -> Option<&C> {
         match &self.stage {
             Stage::Held(cell, _)
@@ -479,13 +484,13 @@ impl<C> Claim<C> {
 }
 
 impl<C> Call<C> {
-    /// Whether a reply can end it.
+    /// Whether a reply can end the call.
     pub(super) fn can_end_by_reply(&self) -> bool {
         self.caller.join.is_try || self.caller.join.rules.once.is_some()
     }
 }
 
-/// What differs only in random numbers and in the order of timers is the same situation.
+/// Cores that differ only in random numbers and in the order of timers have the same hash.
 impl<C: Hash> Hash for Core<C> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.rooms.hash(state);

@@ -11,7 +11,7 @@ use super::time::Time;
 /// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Stream {
-    /// Whether there may be one.
+    /// Whether a change stream is possible.
     pub(super) is_possible: bool,
     /// It is not opened before this time.
     pub(super) retry_at: Time,
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     pub(super) opening: Option<u32>,
     pub(super) open: Option<u32>,
     pub(super) opened_at: Time,
-    /// From this filter on all locks are reported.
+    /// From this filter number on all locks are reported.
     pub(super) all_from: Option<u32>,
     /// The rooms that listen.
     pub(super) listeners: BTreeSet<Key>,
@@ -48,7 +48,8 @@ impl Stream {
         filter.is_some_and(|filter| self.open.is_some_and(|open| open >= filter))
     }
 
-    /// Whether it has done so since then. What was asked before it was open does not say what it has reported.
+    /// Whether the open stream has reported such a lock since this time. The reply to a command that was sent before
+    /// the stream was open does not include what the stream has reported.
     pub(super) fn reports_since(&self, filter: Option<u32>, since: Time) -> bool {
         self.reports(filter) && since > self.opened_at
     }

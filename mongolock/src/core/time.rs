@@ -1,4 +1,4 @@
-//! Times and lengths of time in microseconds. The core reads no clock: the present comes with each event.
+//! Times and lengths of time in microseconds. The core reads no clock: each event has the present time.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Add, Sub};
@@ -14,10 +14,10 @@ pub(crate) type Span = i64;
 pub(crate) const MS: Span = 1000;
 
 impl Time {
-    /// Before everything that is compared with a present time.
+    /// Earlier than every time that is compared with the present.
     pub(crate) const LONG_AGO: Self = Self(-1_000_000_000_000);
 
-    /// After everything that is compared with a present time.
+    /// Later than every time that is compared with the present.
     pub(crate) const NEVER: Self = Self(1_000_000_000_000_000);
 }
 
@@ -27,8 +27,8 @@ impl Default for Time {
     }
 }
 
-/// As the only number of 128 bits in the core, so that a hasher can take times relative to the present: two situations that differ
-/// only in their time are then the same one.
+/// Times are hashed as the only numbers of 128 bits in the core, so that a hasher can convert them to times relative to
+/// the present. Two states of the core that differ only in their time then have the same hash.
 impl Hash for Time {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_i128(self.0.into());

@@ -1,4 +1,4 @@
-//! What is done with the handle of a detached lease.
+//! The calls that take the handle of a detached lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,17 @@ use crate::store::{Store, millis};
 use crate::timing::{MARK_OVERDUE, RELEASE_REPLY_LIMIT};
 use crate::{LeaseHandle, LockError, LockGuard, LockProvider, Permit, task, trace};
 
-/// How often a command that has not found its lease is sent again.
+/// The greatest number of repetitions of a command that has not found its lease.
 const MOST_QUESTIONS: u32 = 5;
 
 impl LockProvider {
-    /// Resumes a detached lease: this process holds the lock, or all locks of a set, from now on, and renews the lease. The handle
-    /// is used up.
+    /// Resumes a detached lease: this process holds the lock, or all locks of a set, from now on, and renews the lease.
+    /// The handle is no longer valid.
     ///
     /// The lease has the expiry of this provider and a greater fencing token; its minimum hold, its period
-    /// ([`once_per`](crate::DistributedLock::once_per)) and its owner stay. Of several calls with one handle, in any processes, at
-    /// most one succeeds. It waits for no other holder. It is one command; for a set a query follows.
+    /// ([`once_per`](crate::DistributedLock::once_per)) and its owner stay. Of several calls with one handle, in any
+    /// processes, at most one succeeds. The call does not wait for other holders. It is one command; for a set a query
+    /// follows.
     ///
     /// ```
     /// use std::time::Duration;
@@ -56,10 +57,10 @@ impl LockProvider {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, or ends with an error of MongoDB, the lease is given back: the handle is valid again as soon as
-    /// the server has the request for that, and its lease lasts for the time given to `detach` from then on, also if it was extended
-    /// beyond that. A guard that was returned is an ordinary one: dropping it releases the lock. A handler that can be cancelled
-    /// therefore resumes, works and detaches in a task of its own.
+    /// If the future is dropped, or ends with an error of MongoDB, the lease is detached again: the handle is valid
+    /// again as soon as the server has received the request for that, and the lease lasts for the time given to
+    /// `detach` from then on, also if it was extended beyond that. A guard that was returned is an ordinary one:
+    /// dropping it releases the lock. If a handler can be cancelled, resume, work and detach in a task of its own.
     ///
     /// # Panics
     ///
@@ -133,8 +134,8 @@ impl LockProvider {
         Call::begin(self.engine(), wish)?.await
     }
 
-    /// Has a detached lease last for this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new end
-    /// by the server's clock; of a set that of the lock whose lease ends first.
+    /// Extends a detached lease to this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new
+    /// end by the server's clock; for a set, the end of the lock whose lease ends first.
     ///
     /// It never shortens the lease. To do that, resume it and detach it again. The handle stays valid. It is one command; for a set
     /// a query follows.
@@ -163,7 +164,7 @@ impl LockProvider {
     ///
     /// # Cancel safety
     ///
-    /// A request that was sent goes on if the future is dropped: the lease may be extended or not.
+    /// If the future is dropped, a request that was sent is not cancelled: the lease may be extended or not.
     ///
     /// # Panics
     ///
@@ -178,9 +179,9 @@ impl LockProvider {
     /// Releases a detached lease. It returns `false` if the handle had nothing to release: its lease was over, or was resumed. It
     /// never ends the hold of a call that has resumed the lease.
     ///
-    /// A minimum hold is kept, as by the release of a guard. It is one command. If a reply was lost, and the repetition finds nothing,
-    /// the result is `true`: the first command may have released the lease. So after a failed connection the result is `true` for a
-    /// handle that was used up before as well.
+    /// A minimum hold is kept, as by the release of a guard. It is one command. If a reply was lost, and the repetition
+    /// finds nothing, the result is `true`: the first command may have released the lease. So after a failed connection
+    /// the result can be `true` for a handle that was no longer valid.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl LockProvider {
     ///
     /// # Cancel safety
     ///
-    /// A release that was sent goes on if the future is dropped.
+    /// If the future is dropped, a release that was sent is completed.
     ///
     /// # Panics
     ///
@@ -206,7 +207,7 @@ impl LockProvider {
                 trace::handle_released(id, handle.lock_id());
             }
         }
-        // What a repetition does not find was released by an earlier copy without a reply.
+        // If a repetition does not find the lease, an earlier copy without a reply has released it.
         Ok(was_held || is_repetition)
     }
 

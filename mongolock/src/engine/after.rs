@@ -1,4 +1,4 @@
-//! What follows from an event after the core's mutex is released: callers are woken, and what has happened is reported.
+//! The steps after an event that run when the core's mutex is released: callers are woken and events are reported.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use crate::home::{Report, tell};
 
 thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::new(None) });
 
-/// What is done after an event, in this order.
+/// The steps after an event, in this order.
 #[derive(Default)]
 pub(super) struct After(VecDeque<Step>);
 
@@ -34,8 +34,9 @@ impl After {
         }
     }
 
-    /// Does it, with what follows from one of these steps: never one inside another, because a waker may drop a caller whose lock goes
-    /// to the next one, and so on, until the stack is full. One that panics ends nothing else.
+    /// Runs the steps, and the steps that follow from them, one after another and never nested: a waker may drop a
+    /// caller, whose lock then passes to the next caller, and so on, until the stack is full. A panic in one step does
+    /// not stop the others.
     pub(super) fn run(self) {
         if self.0.is_empty() {
             return;
@@ -52,7 +53,7 @@ impl After {
             return;
         }
         while let Some(step) = QUEUE.with_borrow_mut(|queue| queue.as_mut().and_then(VecDeque::pop_front)) {
-            // The runtime of the caller, or the program's subscriber, says what has gone wrong there.
+            // The caller's runtime or the program's subscriber has reported the panic.
             let _ = catch_unwind(AssertUnwindSafe(|| match step {
                 Step::Wake(waker) => waker.wake(),
                 Step::Report(report) => tell(report),

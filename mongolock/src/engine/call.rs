@@ -21,7 +21,7 @@ use crate::options::{OnBusy, Options};
 use crate::store::millis;
 use crate::{LockError, trace};
 
-/// What a call asks for, and how.
+/// The locks that a call asks for, and its options.
 pub(crate) struct Wish<'a> {
     pub(crate) about: About,
     pub(crate) wanted: Wanted,
@@ -31,7 +31,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) on_busy: OnBusy,
 }
 
-/// A call, from its beginning on. Dropped, it leaves; a hold that it was given meanwhile ends.
+/// A call that has begun. If it is dropped, it leaves its queue, and a hold that it was given meanwhile ends.
 pub(crate) struct Call {
     lease: Arc<Lease>,
     span: Span,
@@ -130,13 +130,13 @@ impl Call {
         }
     }
 
-    /// The caller has gone.
+    /// The caller was dropped.
     fn leave(&self, waiter: Option<Waiter>) {
         let engine = &self.lease.engine;
         if engine.is_forked() {
             return;
         }
-        // The core takes the mutex of the lease under its own, so this one is not held then.
+        // The core locks the mutex of the lease while it holds its own, so this mutex must not be held then.
         let event = match self.lease.leave() {
             Ok(()) => waiter.map(Event::Leave),
             Err(hold) => hold.map(|hold| Event::End(hold, Ending::Untaken, None)),
@@ -172,7 +172,7 @@ impl Drop for Call {
     }
 }
 
-/// The options as the core has them.
+/// The options in the form of the core.
 fn rules(options: &Options) -> Rules {
     Rules {
         expiry: millis(options.expiry),

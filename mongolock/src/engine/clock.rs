@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use crate::core::{Span, Time};
 
-/// A provider on MongoDB counts by the operating system's clock. One in memory counts by tokio's, which a test can pause.
+/// A provider on MongoDB uses the operating system's clock. A provider in memory uses tokio's clock, which a test can
+/// pause.
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
     System(std::time::Instant),
@@ -22,7 +23,7 @@ impl Clock {
         Time(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
     }
 
-    /// The time by which tokio waits until then.
+    /// The instant until which tokio waits.
     pub(super) fn instant(&self, at: Time) -> Instant {
         match self {
             Self::System(begun) => (*begun + duration(at.0)).into(),

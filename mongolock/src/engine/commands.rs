@@ -1,4 +1,4 @@
-//! Sends what the core wants to have sent, in the order in which it was decided.
+//! Sends the commands of the core, in the order of its decisions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use crate::sync::lock;
 use crate::task::reply_within;
 
 impl Engine {
-    /// Sends what is queued, unless another thread does. The wakes of replies that come at once are left to the caller.
+    /// Sends the queued commands, unless another thread is sending them. The wake-ups for replies that arrive at once
+    /// are added to `after`.
     pub(super) fn send(self: &Arc<Self>, after: &mut After) {
         let mut is_mine = false;
         loop {
@@ -40,7 +41,7 @@ impl Engine {
             };
             let Some(command) = command else { return };
             if let Some(command) = self.send_one(command, after) {
-                // It goes with the next call that has a runtime.
+                // The next call that has a runtime sends it.
                 let mut commands = lock(&self.commands);
                 commands.waiting.push_front(command);
                 commands.are_sent = false;
@@ -49,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Sends a command, or returns it for want of a runtime.
+    /// Sends a command, or returns it if there is no runtime.
     fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Option<Command> {
         match command {
             Command::Unwatch => self.end_stream(),
@@ -62,7 +63,7 @@ impl Engine {
         None
     }
 
-    /// What a command brings, if the store replies at once.
+    /// The event for a command, if the store replies at once.
     fn at_once(&self, command: &Command) -> Option<Event<Arc<Lease>>> {
         match command {
             Command::Run(flight, rows, order, limit) => {
@@ -104,7 +105,8 @@ impl Engine {
         None
     }
 
-    /// What the outcome of a command says. The server may refuse the user for a while, and again accept it.
+    /// The fault for a failed command. It depends on how long the server has refused the user, because a refusal may be
+    /// temporary.
     fn fault(&self, failed: NotRun, limit: Span, is_group: bool) -> Fault {
         let refused_for = {
             let refusals = &mut *lock(&self.refusals);
@@ -130,7 +132,7 @@ impl Engine {
         let (engine, without) = (Arc::clone(self), Arc::clone(&event));
         let ends = Ends::new(self, move || without(Err(no_reply(duration(most)))));
         runtime.spawn(async move {
-            // One that gets its first turn after that was never sent.
+            // A task that is first polled after that time never sends its command.
             if engine.now() >= by {
                 return;
             }
@@ -149,7 +151,7 @@ impl Engine {
                 Ok(None) => {}
                 Err(_) => {
                     drop((ends, engine));
-                    // It may still wait for a connection.
+                    // The command may still wait for a connection.
                     command.await;
                 }
             }
@@ -168,7 +170,7 @@ impl Engine {
     }
 }
 
-/// One query for all locks, and one for each semaphore.
+/// Sends one query for all locks, and one for each semaphore.
 async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec<Saw>, LockError> {
     let name = |look: &Look| match look {
         Look::Lock(name) => Some(name.clone()),

@@ -1,4 +1,4 @@
-//! How what the core waits for ends.
+//! Makes sure that everything the core waits for ends.
 
 use std::sync::{Arc, Weak};
 
@@ -6,10 +6,10 @@ use super::lease::Lease;
 use super::shared::Engine;
 use crate::core::Event;
 
-/// What the core waits for ends once, also what its runtime has ended: a command, or the change stream.
+/// A command or the change stream, which must end exactly once for the core, also if its runtime ends.
 pub(super) struct Ends {
     engine: Weak<Engine>,
-    /// What has happened if it ends without another event.
+    /// The event that is applied if it ends without another event.
     otherwise: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
 }
 
@@ -24,7 +24,7 @@ impl Ends {
         }
     }
 
-    /// The core need not know, or learns it otherwise.
+    /// The core does not need this event, or gets another one.
     pub(super) fn disarm(mut self) {
         self.otherwise = None;
     }

@@ -1,4 +1,4 @@
-//! What an error of the store says about its command.
+//! Classifies an error of the store for the core.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::core::{Fault, FaultKind, Span};
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::store::NotRun;
 
-/// What an error of a command with this limit says, if the server has refused the user for that time. Of a group of rows that may go
-/// apart it may refuse one.
+/// The fault for an error of a command with this time limit. `refused_for` is the time for which the server has refused
+/// the user. `is_group`: the error may be that of one row, and the rows may be sent alone.
 pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Duration) -> Fault {
     let NotRun {
         error,
@@ -33,13 +33,13 @@ pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Du
     Fault { kind, error }
 }
 
-/// The error of a command that had little time at the server and was ended there while it waited: one with more time might have met
-/// the end of what it waited for. It says nothing of a lock that is known to be held.
+/// The error of a command that had a short time limit and was ended by the server while it waited for a blocked
+/// document. It does not say whether the lock is held.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OutOfTime(LockError);
 
-/// The error of the store in a fault of the core.
+/// The store's error in a fault of the core.
 pub(super) fn error_of(fault: &Fault) -> LockError {
     let error = fault.error.downcast_ref::<LockError>();
     let error = error.or_else(|| Some(&fault.error.downcast_ref::<OutOfTime>()?.0));
@@ -51,7 +51,7 @@ pub(super) fn is_out_of_time(fault: &Fault) -> bool {
     fault.error.is::<OutOfTime>()
 }
 
-/// A command had no reply within its limit, or its runtime has ended.
+/// A command had no reply within its time limit, or its runtime has ended.
 pub(super) fn no_reply(waited: Duration) -> Fault {
     let error = LockError::no_reply("command", waited);
     let kind = FaultKind::Unclear;
@@ -79,14 +79,14 @@ fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> Fault
     }
 }
 
-/// Whether the server has refused one statement of a command, and not the command.
+/// Whether the server has refused one statement of a command, and not the whole command.
 fn is_of_statement(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error)
         if matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_))))
 }
 
-/// Whether the server has ended a request while another operation blocked the document, or at its limit: a majority had not
-/// confirmed the write by then.
+/// Whether the server has ended a request because another operation blocked the document, or at its time limit because
+/// no majority had confirmed the write.
 fn is_delayed(error: &LockError) -> bool {
     error.meaning() == Meaning::Blocked
         || matches!(error, LockError::Mongo(error) if is_max_time_expired(error))

@@ -1,4 +1,4 @@
-//! The duty of a guard to end its hold.
+//! The hold of a guard, which must be ended.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::meter::Measure;
 use crate::store::millis;
 use crate::{LeaseHandle, LockError, trace};
 
-/// A hold and the duty to end it: dropping it releases it in the background.
+/// A hold that must be ended: dropping it releases the lock in the background.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
     duty: Duty,
@@ -20,10 +20,10 @@ pub(crate) struct Hold {
     _keeper: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What is left to do for a guard that is dropped.
+/// What a guard still has to do when it is dropped.
 enum Duty {
     Release,
-    /// It is being detached to this id: nobody will have the handle.
+    /// The hold is being detached with this id, and no caller will get the handle: the lease must be released.
     Discard(Arc<str>),
     Nothing,
 }
@@ -42,13 +42,15 @@ impl Hold {
         &self.lease
     }
 
-    /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
+    /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release continues in the
+    /// background.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
         self.end(How::Release, Ending::Release, Duty::Nothing).await
     }
 
-    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
-    /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
+    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work
+    /// may succeed only once, and otherwise released. Cancel safe: once polled, the completion continues in the
+    /// background.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
         if self.lease.about.options.once.is_some() {
             self.end(How::Mark, Ending::Done, Duty::Nothing).await
@@ -78,7 +80,7 @@ impl Hold {
         ended
     }
 
-    /// Ends it, and has this duty until that is done.
+    /// Ends the hold, and keeps this duty until it has ended.
     async fn end(&mut self, how: How, ending: Ending, duty: Duty) -> Result<(), LockError> {
         self.duty = duty;
         let engine = &self.lease.engine;
@@ -105,7 +107,7 @@ impl Hold {
         after.run();
     }
 
-    /// Releases the lock without waiting for the server's reply. An error says that the lease had ended before.
+    /// Releases the lock without waiting for the server's reply. An error means that the lease had ended before.
     pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
         let ended = if self.lease.has_ended_well() {
             Ok(())

@@ -1,4 +1,4 @@
-//! A call and its hold: what its caller, its guard and its contexts know. It is what the core calls a cell.
+//! A call and its hold: the state that its caller, its guard and its contexts share. In the core it is a cell.
 
 mod held;
 mod notices;
@@ -37,7 +37,7 @@ pub(crate) struct About {
 
 /// One call, and then its hold, shared by its guard, its contexts and the core.
 ///
-/// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
+/// The mutex of its state is the last one in the lock order: the core's notifications lock it under the core's mutex.
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
     pub(crate) about: About,
@@ -49,7 +49,7 @@ pub(crate) struct Lease {
     state: Mutex<State>,
 }
 
-/// What the call has got.
+/// The data of a call that has its locks.
 struct Granted {
     hold: core::Hold,
     /// The claims, in the order of their names.
@@ -72,9 +72,9 @@ struct State {
     /// Whether a guarded commit has succeeded.
     has_committed: bool,
     is_outcome_unknown: bool,
-    /// How the last command has failed that was to end the hold.
+    /// The failure of the last command that should have ended the hold.
     fault: Option<Fault>,
-    /// Whether a transaction with an unknown outcome is known to be made, once that can no longer change.
+    /// Whether a transaction with an unknown outcome was made; set when the outcome is final.
     committed: Option<bool>,
     wakers: Vec<Waker>,
 }
@@ -83,19 +83,19 @@ struct State {
 enum Step {
     #[default]
     Waits,
-    /// The caller has gone, and what it would get ends.
+    /// The caller was dropped; a hold that it would get ends.
     Left,
     Failed(Box<Failure>),
     Held {
         until: Time,
-        /// Until when the server keeps it, also if a mark that may be made ends it earlier.
+        /// The end of the lease at the server, even if a mark that may have been made ends it earlier for the holder.
         lasts: Time,
-        /// Whether it was seen to be over, and stays so.
+        /// Whether the lease was found to be over; it then stays over.
         is_over: bool,
     },
-    /// Its holder has ended it; until this time it is relied on.
+    /// The holder has ended the hold; the lease lasts until this time.
     Ending(How, Time),
-    /// It is being detached to this id, and the caller has gone.
+    /// The lease is being detached with this id, and the caller was dropped.
     Discarded(Arc<str>),
     Released,
     /// The work is marked as done, or the lease is detached: nothing is left to release.
@@ -149,7 +149,7 @@ impl Drop for CancelShield {
         {
             let state = &mut *lock(&self.0.state);
             state.shields -= 1;
-            // A body that waits for its cancellation asks again.
+            // A body that waits for its cancellation checks again.
             after.wake(&mut state.wakers);
         }
         after.run();

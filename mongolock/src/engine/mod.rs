@@ -1,5 +1,6 @@
-//! The engine around the core: it takes events, performs what the core decides, and is the only place with tasks. One task waits for
-//! what is due (`timer.rs`), one reads the change stream (`stream.rs`), and each command has one (`commands.rs`).
+//! The engine around the core: it takes events, performs the effects of the core, and runs all tasks. One task waits
+//! for the next timer (`timer.rs`), one reads the change stream (`stream.rs`), and each command has one
+//! (`commands.rs`).
 
 mod after;
 mod call;

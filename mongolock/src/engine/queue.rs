@@ -1,4 +1,4 @@
-//! The commands that are to be sent, in the order in which they were decided, and the change stream that is wanted.
+//! The queue of commands that are to be sent, in the order of the decisions, and the change stream that is to be open.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

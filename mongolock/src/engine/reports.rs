@@ -1,4 +1,4 @@
-//! The events for what the core reports.
+//! The events for the reports of the core.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn report(report: Report<Arc<Lease>>) {
     }
 }
 
-/// A command has failed that is repeated. What is not repeated is reported at its end.
+/// Reports a failed command that is repeated. A command that is not repeated is reported at its end.
 fn report_failed(failed: &Failed<Arc<Lease>>) {
     let (name, error) = (shown(&failed.name), error_of(&failed.fault));
     let Some(pause) = failed.pause.map(duration) else {
@@ -43,7 +43,7 @@ fn report_failed(failed: &Failed<Arc<Lease>>) {
     }
 }
 
-/// The name of a semaphore without what its room has behind it.
+/// The name of a semaphore without the separator at the end of its room's name.
 pub(super) fn shown(name: &str) -> &str {
     permit_id::shown(name).trim_end_matches('\u{1f}')
 }

@@ -1,4 +1,4 @@
-//! What all clones of a provider share, and how an event is taken.
+//! The state that all clones of a provider share, and how an event is applied.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -28,10 +28,10 @@ use crate::store::{Store, has_ended, millis};
 use crate::sync::lock;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
 
-/// The largest number of names for which a provider has warnings that are reported once for each name.
+/// The greatest number of names for which a provider remembers that a warning was reported once.
 const MOST_WARNINGS: usize = 1000;
 
-/// What all clones of a provider, its locks and its leases share.
+/// The state that all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {
     core: Mutex<Decider>,
     pub(crate) store: Arc<Store>,
@@ -47,34 +47,35 @@ pub(crate) struct Engine {
     /// What every hold from then on keeps alive: the blocking provider. There is one at most.
     pub(crate) keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
     pub(super) clock: Clock,
-    /// Where its tasks run; without one, in the runtimes of its callers.
+    /// The runtime of its tasks; without one, they run on the runtimes of its callers.
     pub(super) home: Option<Handle>,
     /// The thread of a provider that has made its client.
     _thread: Option<Arc<Home>>,
-    /// When the timer is due, in microseconds of the clock; the greatest number if it is not.
+    /// The time of the timer in microseconds of the clock; the greatest number if no timer is set.
     pub(super) armed: AtomicI64,
     pub(super) rearmed: Arc<Notify>,
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
     pub(super) commands: Mutex<Commands>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
-    /// For how long the server has refused the user.
+    /// Since when the server has refused the user.
     pub(super) refusals: Mutex<Refusals>,
-    /// The process that has made it. In a process that was forked from it there are no tasks, and any mutex may be locked for ever.
+    /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay
+    /// locked for ever.
     process: u32,
 }
 
-/// The core, and what is known where it decides.
+/// The core, and data that is used with it under its mutex.
 struct Decider {
     core: Core<Arc<Lease>>,
     luck: System,
-    /// The names that have had their warning.
+    /// The names for which the warning was reported.
     warned: HashSet<Arc<str>>,
-    /// When a renewal was confirmed last.
+    /// The time of the last confirmed renewal.
     renewed: Option<Time>,
 }
 
-/// Random numbers. Ids come from the operating system, one by one: a process that was copied never repeats one.
+/// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
 struct System(u64);
 
 impl Luck for System {
@@ -91,7 +92,7 @@ impl Luck for System {
 
 #[cfg(test)]
 thread_local! {
-    /// Whether the random bits of this thread are those of `fastrand`, which a simulation gives its seed.
+    /// Whether this thread uses the random bits of `fastrand`, to which a simulation gives its seed.
     pub(crate) static HAS_SEED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -104,7 +105,7 @@ fn random() -> u64 {
     Uuid::new_v4().as_u64_pair().1
 }
 
-/// Whether it is reported: a warning once for each name, for [`MOST_WARNINGS`] names at most.
+/// Whether a report is new: a warning is reported once for each name, for [`MOST_WARNINGS`] names at most.
 fn is_new(warned: &mut HashSet<Arc<str>>, report: &core::Report<Arc<Lease>>) -> bool {
     let core::Report::PermitsDiffer(name, ..) = report else {
         return true;
@@ -175,7 +176,7 @@ impl Engine {
         home.or_else(|| Handle::try_current().ok())
     }
 
-    /// Whether this is another process, which was forked from that of the provider: its calls fail, and its drops do nothing.
+    /// Whether this process was forked from that of the provider: its calls fail, and its drops do nothing.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
@@ -188,7 +189,7 @@ impl Engine {
         self.take(event)
     }
 
-    /// The same where this is known to be the process of the provider: to ask for that is a system call.
+    /// The same without the check for a forked process, which is a system call.
     pub(super) fn take(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
         let mut after = After::default();
         let waiter = self.decide(event, &mut after);
@@ -208,7 +209,7 @@ impl Engine {
         } = &mut *decider;
         let now = self.now();
         let waiter = core.handle(now, luck, event);
-        // Holds that nobody is there to take end here.
+        // Holds whose caller was dropped end here.
         let mut returned = Vec::new();
         loop {
             for effect in core.take_effects() {
@@ -272,7 +273,7 @@ impl Engine {
         lock(&self.core).core.is_listening()
     }
 
-    /// Whether a call is refused that is not made under a hold.
+    /// Whether a call fails because of a shutdown.
     pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
         lock(&self.core).core.refuses(is_inside_hold)
     }
@@ -282,19 +283,19 @@ impl Engine {
         self.refuses(true)
     }
 
-    /// Renews the hold of this lock at once, or all: an operator of this process has released locks by force.
+    /// Renews the hold of this lock at once, or all holds: an operator has released locks by force in this process.
     pub(crate) fn renew_now(self: &Arc<Self>, name: Option<&str>) {
         self.apply(Event::Renew(name.map(Arc::from)));
     }
 
-    /// Whether a claim of this provider that has resumed the lease with this id is giving it back.
+    /// Whether a claim of this provider that has resumed the lease with this id is restoring that id.
     pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
         lock(&self.core).core.gives_back(lease_id)
     }
 
-    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases; without a grace period also while
-    /// leases last whose marks are not confirmed. With one, the holds get that time to end by themselves, with the locks that they
-    /// need. If the future is dropped, the leases end at once.
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. Without a grace period,
+    /// leases last until their marks are confirmed. With one, holders get that time to end their holds, and can still
+    /// acquire the locks that they need. If the future is dropped, the leases end at once.
     pub(crate) async fn shut_down(self: &Arc<Self>, grace: Option<Duration>) {
         if self.is_forked() {
             return;
@@ -318,13 +319,14 @@ impl Engine {
         self.store.close().await;
     }
 
-    /// Waits for this, for that long at most. The clock is that of the provider's runtime: a caller's may be paused.
+    /// Waits for a future, up to the longest time. It uses the clock of the provider's runtime, because the caller's
+    /// may be paused.
     async fn wait(&self, longest: Duration, end: impl Future<Output = ()>) {
         let runtime = self.runtime().unwrap_or_else(Handle::current);
         let mut sleeping = runtime.spawn(sleep(longest));
         tokio::select! { biased;
             () = end => sleeping.abort(),
-            // It ends without its time only with its runtime.
+            // The timer ends early only if its runtime ends.
             _ = &mut sleeping => {}
         }
     }
@@ -345,7 +347,7 @@ impl Engine {
     }
 }
 
-/// Ends the leases and the tasks of a provider whose shutdown is dropped before its end.
+/// Ends the leases and the tasks of a provider if its shutdown is dropped before it is complete.
 struct Stopping<'a>(&'a Arc<Engine>);
 
 impl Drop for Stopping<'_> {

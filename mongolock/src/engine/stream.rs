@@ -12,19 +12,19 @@ use crate::sync::lock;
 use crate::trace;
 
 impl Engine {
-    /// The stream with this number is opened next, and none before it any more.
+    /// The stream with this number is to be opened next, and no earlier one any more.
     pub(super) fn begin_stream(&self, number: u32) {
         lock(&self.commands).stream = Some(number);
     }
 
-    /// No stream is wanted, also none that is being opened.
+    /// No stream is to be open, including one that is being opened.
     pub(super) fn end_stream(&self) {
         let mut commands = lock(&self.commands);
         commands.stream = None;
         commands.stream_ended.store(true, Ordering::Release);
     }
 
-    /// The stream with this number has been opened, and ends the one before; `None` if it is no longer wanted.
+    /// The stream with this number was opened, and ends the previous one; `None` if the stream is no longer needed.
     pub(super) fn replace_stream(&self, number: u32, is_open: bool) -> Option<Arc<AtomicBool>> {
         let mut commands = lock(&self.commands);
         if commands.stream != Some(number) {
@@ -37,11 +37,11 @@ impl Engine {
     }
 }
 
-/// Reads one stream until another one is open, which misses nothing in between.
+/// Reads one stream until the next one is open, so that no event is missed in between.
 pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
     let Some(present) = engine.upgrade() else { return };
     let store = Arc::clone(&present.store);
-    // It ends with its runtime as well, also while it is being opened.
+    // The stream also ends with its runtime, even while it is being opened.
     let closed = Ends::new(&present, || Event::Closed { is_lasting: false });
     drop(present);
     let opened = store.watch(names.as_deref()).await;

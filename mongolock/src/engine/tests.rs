@@ -49,7 +49,7 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
     })
 }
 
-/// Wakes a caller by dropping it, as a runtime that has ended.
+/// A waker that drops the caller, like a runtime that has ended.
 struct Dropped(Mutex<Option<Acquiring>>);
 
 impl Wake for Dropped {
@@ -59,8 +59,8 @@ impl Wake for Dropped {
     }
 }
 
-/// Each hand-over drops the caller that gets the lock, which hands it on: a wake within a wake, or a release within a release, would
-/// need a stack for all of them.
+/// Each hand-over drops the caller that gets the lock, which hands the lock on. If wakes or releases were nested, the
+/// stack would overflow.
 #[test]
 fn a_hundred_thousand_callers_that_are_dropped_when_they_get_the_lock_need_no_stack() {
     const NUMBER: usize = 100_000;
@@ -90,7 +90,7 @@ fn a_hundred_thousand_callers_that_are_dropped_when_they_get_the_lock_need_no_st
         let left = || waiting.iter().filter(|one| lock(&one.0).is_some()).count();
         runtime.block_on(async {
             held.release().await.unwrap();
-            // Between two rows of hand-overs this process leaves the lock to others.
+            // Between two series of hand-overs this process yields the lock to others.
             while left() > 0 {
                 sleep(Duration::from_millis(5)).await;
             }

@@ -1,4 +1,4 @@
-//! Tells the core when something is due without an event.
+//! The timer: it applies `Event::Tick` when a timer of the core is due.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,8 @@ use crate::core::{Event, Time};
 use crate::sync::lock;
 
 impl Engine {
-    /// A caller has a runtime: the timer runs there if the one where it ran has ended, and what had none is sent.
+    /// A caller has a runtime: if the timer's runtime has ended, the timer continues there, and commands that had no
+    /// runtime are sent.
     pub(super) fn lend_runtime(self: &Arc<Self>) {
         let timer = &mut *lock(&self.timer);
         if timer.as_ref().is_none_or(JoinHandle::is_finished) {

@@ -1,4 +1,4 @@
-//! The errors for what the core says.
+//! The errors for the failures of the core.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) fn failed(lease: &Lease, failure: &Failure, waited: Duration, on_busy
         OnBusy::TryOnce => LockError::busy(busy()),
     };
     let cause = match failure.cause {
-        // Only its own lease matters to a resumption, and no reply has said what has become of it.
+        // A resumption depends only on its own lease, and no reply has shown the state of that lease.
         Cause::Busy | Cause::Timeout if resumed != FencingToken::NONE => Cause::Unanswered,
         cause => cause,
     };
@@ -56,7 +56,7 @@ pub(super) fn failed(lease: &Lease, failure: &Failure, waited: Duration, on_busy
     }
 }
 
-/// What a caller learns of a lock that is held.
+/// The data of a held lock for its caller.
 fn busy(engine: &Engine, name: &str, own: Option<&Lease>, seen: Option<&(Span, Seen)>) -> Busy {
     if let Some(own) = own {
         return own.busy(name);

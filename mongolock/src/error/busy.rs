@@ -38,9 +38,9 @@ pub struct Busy {
     pub holder: Option<String>,
     /// Whether a caller of the same provider holds the lock, in this process.
     pub in_this_process: bool,
-    /// How long the present holder has had the lock by the server's clock: the value of the last reply that named it, and
-    /// the time since. A hold is as long as its work: a lock that is held for minutes will hardly be free in a second.
-    /// `None` if no reply named a holder.
+    /// How long the present holder has had the lock by the server's clock: the value of the last reply that named it,
+    /// and the time since. A lock that has been held for minutes will probably not be free in a second. `None` if no
+    /// reply named a holder.
     ///
     /// If only an event of the change stream named it, the time counts from that event, a few milliseconds later than the
     /// hold. A hold of this process counts from its own beginning.
@@ -56,8 +56,8 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// The value for a lock of which nothing is known but that it is held, for tests of a program's own functions. The
-    /// other fields can be set afterwards.
+    /// The value for a lock about which nothing is known except that it is held, for tests of a program's own
+    /// functions. The other fields can be set afterwards.
     ///
     /// ```
     /// use std::time::Duration;

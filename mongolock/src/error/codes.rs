@@ -1,7 +1,7 @@
 //! The server's codes that the library knows, and what they mean.
 //!
-//! A code that is not here passes: the command is repeated while there is time. The names are those of the server's
-//! `error_codes.yml`; an error without a name there has a description in parentheses.
+//! An error with another code counts as transient: the command is repeated while there is time. The names are those of
+//! the server's `error_codes.yml`; an error without a name there has a description in parentheses.
 
 use super::meaning::Meaning;
 

@@ -8,11 +8,11 @@ use super::driver_text;
 use super::failure::Failure;
 use crate::LockError;
 
-/// What stands in place of a message that may have a secret in it.
+/// The text that replaces a message which may contain a secret.
 const LEFT_OUT: &str =
     "the driver's message is left out, because it quotes a part of the string that may be secret";
 
-/// What the name of an option has in it whose value may be secret.
+/// Parts of the names of options whose values may be secret.
 const SECRET: [&str; 3] = ["password", "username", "properties"];
 
 /// The error for a connection string that the driver has refused. Its message may quote a part of the string, and a part
@@ -26,12 +26,13 @@ pub(crate) fn refused(uri: &str, error: Error) -> LockError {
     Failure::connection_string(if is_secret { LEFT_OUT } else { &message })
 }
 
-/// Whether a message may quote what stands before the hosts, or an option with a secret.
+/// Whether a message may quote the part before the hosts, or an option with a secret.
 fn may_quote_a_secret(message: &str, uri: &str) -> bool {
     let quoted: HashSet<String> = words(message).collect();
     let is_quoted = |word: String| quoted.contains(&word);
     let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
-    // Without `@` the user name and the password may stand in the place of the host; a number there is a part of an address.
+    // Without `@` the user name and the password may be in the position of the host; a number there is a part of an
+    // address.
     let has_user = rest.contains('@');
     let (user, rest) = rest
         .rsplit_once('@')

@@ -1,4 +1,4 @@
-//! What the driver's errors say, without the commands and replies that they quote.
+//! The texts of the driver's errors, without the commands and replies that they quote.
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
@@ -22,7 +22,7 @@ pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {
     }
 }
 
-/// The code of an error of the server with its name, as a text shows it.
+/// The code of an error of the server with its name, as text.
 pub(crate) fn shown_code(error: &Error) -> Option<String> {
     Some(match coded(error)? {
         (code, "", _) => format!("error {code}"),
@@ -33,7 +33,7 @@ pub(crate) fn shown_code(error: &Error) -> Option<String> {
 /// The words of an error, without its code. Commands, replies and causes that the driver or the server quotes are cut.
 pub(crate) fn words(error: &Error) -> String {
     if let Some((.., message)) = coded(error) {
-        // The last part says what is wrong, and the others in which step of the server.
+        // The last part says what is wrong; the others name steps in the server.
         let (_, message) = message.rsplit_once(" :: caused by :: ").unwrap_or(("", message));
         return shortened(&without_command(message));
     }
@@ -45,8 +45,8 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
-/// Of a command that is quoted as a whole, the name and the collection stand for all of it. Other quotations, such as
-/// that of an index, are the cause.
+/// If a message quotes a whole command, only its name and the collection are kept. Other quotations, such as that of an
+/// index, are the cause.
 fn without_command(message: &str) -> String {
     let quoted = message.split_once("execute command { ");
     match quoted.and_then(|(before, command)| Some((before, command.split_once(", ")?.0))) {
@@ -55,7 +55,7 @@ fn without_command(message: &str) -> String {
     }
 }
 
-/// The error that has cleared a pool, without its labels and causes.
+/// The error for which a pool was cleared, without its labels and causes.
 fn cause_of_clearing(message: &str) -> &str {
     let (_, cause) = message
         .split_once("failed with: Meaning: ")

@@ -1,4 +1,4 @@
-//! What the attribute `error.type` of OpenTelemetry says of an error: one of few values, which are stable.
+//! The value of OpenTelemetry's attribute `error.type` for an error: one of few values, which are stable.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ impl LockError {
 }
 
 fn of_driver(error: &Error) -> Cow<'static, str> {
-    // A failure that the library has found itself may have an error of the server behind it.
+    // A failure that the library has found itself may be caused by an error of the server.
     let cause = Failure::of(error).and_then(|failure| failure.source.as_deref()?.downcast_ref());
     if let Some(code) = code(cause.unwrap_or(error)) {
         return code.to_string().into();

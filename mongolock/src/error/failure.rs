@@ -9,7 +9,7 @@ use super::no_server;
 use crate::duration::Rounded;
 use crate::{LockError, permit_id};
 
-/// A failure that this library has found itself. It travels inside an I/O error of the driver, so that
+/// A failure that this library has found itself. It is wrapped in an I/O error of the driver, so that
 /// [`LockError::Mongo`] holds every failure of MongoDB.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 }
 
 impl Meaning {
-    /// The error of a failure that this library has found itself, and of which nothing else is known.
+    /// The error of a failure that this library has found itself, without further details.
     pub(crate) fn error(self) -> LockError {
         Failure::new(self, self.fact()).into_error()
     }
@@ -88,8 +88,8 @@ impl Failure {
         Self { source, ..failure }.into_error()
     }
 
-    /// A hold whose end by this request MongoDB has not confirmed. The lock stays taken for this time at most, if no other command
-    /// ends it; without a time MongoDB has refused the request for good, and the lock is released.
+    /// MongoDB has not confirmed the request that ends a hold. The lock stays taken for this time at most, if no other
+    /// command ends the hold. Without a time MongoDB has finally refused the request, and the lock is released.
     pub(crate) fn unended(request: &str, name: &str, left: Option<Duration>, source: LockError) -> LockError {
         let request = match request {
             "mark" => format!("mark of lock `{name}`, so its work will run again"),

@@ -1,5 +1,5 @@
-//! What an error says of its command. Whatever is done about an error is decided by its kind, which is found once: from the driver's
-//! error, or from the failure that the library has found itself.
+//! The meaning of an error for its command. The library treats an error by this kind, which is found once: from the
+//! driver's error, or from the failure that the library has found itself.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::timing::REFUSAL_LIMIT;
 /// The label of an error of a command that has written nothing.
 pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
-/// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
+/// The server's code for a log-in with a wrong user or password, as it occurs in texts of the driver for which there is
+/// no typed error.
 const AUTHENTICATION_FAILED: &str = "code: 18,";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub(crate) enum Meaning {
     IndexConflict,
     /// The disk of the server is full.
     FullDisk,
-    /// Something may have been written, and no majority has confirmed it.
+    /// No majority has confirmed the write, which may have been made.
     NotConfirmed,
     /// The connection has failed, and the command may have been sent on it.
     Connection,
@@ -78,7 +79,7 @@ pub(crate) enum Meaning {
     NoConnection,
     /// The driver has found no server.
     NoServer,
-    /// No server can be reached by what the driver's heartbeats say.
+    /// No server can be reached, according to the driver's heartbeats.
     Unreachable,
     /// The request had no reply.
     NoReply,
@@ -99,7 +100,7 @@ impl Meaning {
             return failure.meaning;
         }
         match &*error.kind {
-            // The driver wraps every error during authentication in this kind; the cause says whether it passes.
+            // The driver wraps every error during authentication in this kind; the cause shows whether it is transient.
             ErrorKind::Authentication { .. }
                 if cause(error).is_some_and(|cause| Self::of(cause).passes()) =>
             {
@@ -257,8 +258,8 @@ fn cause(error: &Error) -> Option<&Error> {
         .or_else(|| source.downcast_ref())
 }
 
-/// Whether something may have been written although the command has failed: a write concern error beside `ok: 0` is what a batch
-/// gives that ran out of time half-way.
+/// Whether something may have been written although the command has failed: a batch that reached its time limit
+/// half-way returns a write concern error together with `ok: 0`.
 fn is_partial(reply: &RawDocument) -> bool {
     matches!(reply.get("writeConcernError"), Ok(Some(_)))
 }
@@ -269,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// The server sends such a reply for a batch that ran out of time: five of its ten updates were applied.
+    /// The server sends such a reply for a batch that reached its time limit: five of its ten updates were applied.
     #[test]
     fn a_write_concern_error_beside_an_error_may_be_applied() {
         let reply = |reply| RawDocumentBuf::try_from(&reply).unwrap();

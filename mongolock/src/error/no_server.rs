@@ -1,6 +1,6 @@
-//! Why no server takes a request, by the driver's text about all servers, and what to do.
+//! The reason why no server accepts a request, from the driver's text about all servers, and the advice.
 
-/// What to do about a text of the driver about its servers.
+/// The advice for a text of the driver about its servers.
 pub(super) fn help(text: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
     match () {

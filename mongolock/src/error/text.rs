@@ -1,4 +1,4 @@
-//! What the errors say: `Display` is one short fact, and the advice is in [`help`](LockError::help).
+//! The texts of the errors: `Display` is one short fact, and the advice is in [`help`](LockError::help).
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display, Formatter};
@@ -64,7 +64,7 @@ impl Display for LockError {
 }
 
 impl LockError {
-    /// The text with the words of the driver's error behind it, for events: they have no other place for the source.
+    /// The text followed by the text of the driver's error, for events, which have no other field for the source.
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
@@ -75,9 +75,9 @@ impl LockError {
 }
 
 impl StdError for LockError {
-    /// The driver's error behind [`Mongo`](Self::Mongo). Where the driver finds no server, `Display` has what it knows of the servers,
-    /// and there is no source. For a failure that mongolock has found itself, `Display` is complete as well, and the source is the
-    /// cause of that failure, if there is one.
+    /// The driver's error in [`Mongo`](Self::Mongo). If the driver finds no server, `Display` has what the driver knows
+    /// about the servers, and there is no source. For a failure that mongolock has found itself, `Display` is complete
+    /// as well, and the source is the cause of that failure, if there is one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let Self::Mongo(error) = self else { return None };
         match Failure::of(error) {
@@ -138,7 +138,7 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
 }
 
 impl Meaning {
-    /// The fact where no error has another one.
+    /// The fact for this kind, if the error has no other one.
     pub(super) fn fact(self) -> &'static str {
         match self {
             Self::LogIn => "MongoDB refused the login",

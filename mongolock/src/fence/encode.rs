@@ -16,7 +16,8 @@ use crate::LockError;
 
 /// Encodes a value through its raw form, as the driver does, so that binary values do not become text.
 pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
-    // bson 2 has a function of this name. With bson 3 the import brings none, and the one next to this is called.
+    // bson 2 has a function of this name. In bson 3 the import does not contain it, and the function in this module is
+    // called.
     use mongodb::bson::*;
     let raw = to_raw_document_buf(value).map_err(Error::from)?;
     let document = Document::try_from(&*raw).map_err(Error::from)?;

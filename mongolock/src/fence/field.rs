@@ -27,7 +27,7 @@ impl Fence {
         Err(self.invalid(broken.to_owned()))
     }
 
-    /// Restricts the query to documents without a greater token. A value that is no number does not match; an array
+    /// Restricts the query to documents without a greater token. A value that is not a number does not match; an array
     /// would match by one of its elements, and is excluded.
     pub(super) fn restrict(&self, query: &Document) -> Document {
         let field = self.field.as_str();

@@ -1,4 +1,4 @@
-//! One fenced write as its caller sees it: a future with options.
+//! One fenced write: a future with options.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -127,7 +127,7 @@ mod tests {
     use crate::timing::DEAD_CONNECTION;
     use crate::{FencedExt, FencingToken};
 
-    /// No reply comes on the connection, and the driver itself would wait for longer.
+    /// The connection delivers no reply, and the driver itself would wait for longer.
     #[tokio::test(start_paused = true)]
     async fn a_write_without_a_reply_ends_after_a_minute() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -14,13 +14,13 @@ use crate::once::Once;
 use crate::options::{self, MOST_NAMES};
 use crate::{FencingToken, LockError, permit_id};
 
-/// The beginning of every text; another form of the document gets another number.
+/// The beginning of every text. If the form of the document changes, the number changes.
 const PREFIX: &str = "mlh1.";
 
 /// The longest time in a handle: that of the longest retention. A much longer one could not be added to a date.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// The longest text of a handle in bytes: that of a set of the longest names has less.
+/// The longest text of a handle in bytes: a set with the longest names needs less.
 const MAX_TEXT: usize = 2 * 1024 * 1024;
 
 /// The longest name of a collection with its database in bytes: MongoDB allows 255.
@@ -99,7 +99,7 @@ impl Detached {
         if !are_ordered || !are_locks || !is_complete {
             return Err("its names are not those of a lease".to_owned());
         }
-        // It is a part of errors.
+        // The text is a part of errors, so it must not have control characters.
         if self.home.len() > MAX_HOME || self.home.chars().any(char::is_control) {
             return Err("its collection cannot exist".to_owned());
         }

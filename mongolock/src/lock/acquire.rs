@@ -7,7 +7,8 @@ use crate::LockError;
 use crate::engine::Call;
 use crate::options::OnBusy;
 
-/// The future of [`Lock::acquire`]. It has the lock until its first poll, and then the call: an `async` block would have both.
+/// The future of [`Lock::acquire`]. It contains the lock until its first poll, and then the call: an `async` block
+/// would contain both.
 pub(super) enum Acquire<K> {
     New(Lock<K>),
     Begun(Call),

@@ -6,18 +6,18 @@ use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::{LockError, LockGuard, Permit};
 
-/// What a [`Lock`] is about: [one](super::One) lock, [several](super::Several) ones, or [permits](super::Permits). No other
-/// crate can implement it.
+/// The kind of a [`Lock`]: [one](super::One) lock, [several](super::Several) locks, or [permits](super::Permits). No
+/// other crate can implement it.
 #[expect(
     private_bounds,
     reason = "what the kinds do is not public: no other type can be one"
 )]
 pub trait LockKind: Kind {
-    /// What a caller holds: a [`LockGuard`], or a [`Permit`] of a semaphore.
+    /// The type of a hold for its caller: a [`LockGuard`], or a [`Permit`] of a semaphore.
     type Guard: HeldAs + Send + 'static;
 }
 
-/// What is held, in the type that callers get.
+/// A hold as the type that callers get.
 pub(crate) trait HeldAs {
     fn new(hold: Hold) -> Self;
 }
@@ -34,12 +34,12 @@ impl HeldAs for Permit {
     }
 }
 
-/// What one kind has of its own.
+/// The parts in which the kinds differ.
 pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// The name of the type that users write.
     const NAME: &'static str;
 
-    /// The names, each of which is checked.
+    /// The names of the locks.
     fn names(&self) -> &[RenderedName];
 
     /// Returns an error for a number that is out of its bounds.
@@ -47,7 +47,7 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
         Ok(())
     }
 
-    /// The place of the name that stands for it in errors, metrics and spans.
+    /// The index of the name that represents it in errors, metrics and spans.
     fn title(&self) -> usize {
         0
     }

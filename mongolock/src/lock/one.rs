@@ -35,7 +35,7 @@ pub type DistributedLock = Lock<One>;
 #[derive(Debug, Clone)]
 pub struct One {
     name: RenderedName,
-    /// The time that was given as its tick, if it is none.
+    /// The time that was given as its tick, if that time cannot be a tick.
     wrong_tick: Option<Box<str>>,
 }
 
@@ -47,7 +47,8 @@ impl One {
         }
     }
 
-    /// The lock of the work at this scheduled time. Hosts do not agree on a part of a second, so a time with one is not scheduled.
+    /// The lock of the work at this scheduled time. A time with a fraction of a second is refused, because hosts do not
+    /// agree on it.
     pub(crate) fn at(self, tick: SystemTime) -> Self {
         let text = DateTime::from_system_time(tick).try_to_rfc3339_string().ok();
         let since = tick.duration_since(UNIX_EPOCH);
@@ -83,7 +84,7 @@ impl Kind for One {
 }
 
 impl Lock<One> {
-    /// The lock's name; of one that is longer than 1024 bytes, and so cannot be acquired, only the beginning.
+    /// The lock's name. A name of more than 1024 bytes, which cannot be acquired, is cut off.
     #[must_use]
     pub fn name(&self) -> &str {
         self.kind.name.text()
@@ -102,8 +103,8 @@ impl Lock<One> {
     /// - While another process runs the work, an acquire waits for its end: until the end of the period, unless the lock
     ///   itself sets an [`acquire_timeout`](Self::acquire_timeout). If the period ends first, the result is
     ///   [`LockError::Timeout`](crate::LockError::Timeout).
-    /// - A call belongs to the period in which the server first answers it. A lock that is granted to it in a later one is
-    ///   released, because the work would use that period up.
+    /// - A call belongs to the period in which the call began, by the server's first reply. If the lock is granted in a
+    ///   later period, it is released, because the work would use up that period.
     /// - If the period has ended when the work succeeds, the lock is released.
     /// - The work counts as done when the server has confirmed the mark. If it does not, [`run`](Self::run) and the
     ///   attribute return the error of [`LockGuard::done`] although the body has succeeded, also with
@@ -142,10 +143,10 @@ impl Lock<One> {
 
     /// The work under the lock succeeds once: put the scheduled time of the work, its *tick*, into the name.
     ///
-    /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays marked as
-    /// done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1 h. Choose a
-    /// retention that is longer than the latest trigger of a tick can be late. An acquire waits for the end of another run
-    /// without a limit, unless the lock itself sets an [`acquire_timeout`](Self::acquire_timeout).
+    /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays
+    /// marked as done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1
+    /// h. Choose a retention that is longer than the longest possible delay of a trigger. An acquire waits without a
+    /// limit until another run ends, unless the lock itself sets an [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// The tick must be the *scheduled* time, which all instances have in common, and not the time at which an instance
     /// wakes up.
@@ -170,12 +171,14 @@ impl Lock<One> {
         self
     }
 
-    /// The work under the lock succeeds once for this *scheduled* time, the tick of a schedule: the time becomes a part of the name,
-    /// in UTC and to the second, as in `nightly@2026-03-01T03:00:00Z`, and the lock has [`once`](Self::once).
+    /// The work under the lock succeeds once for this *scheduled* time, the tick of a schedule: the time becomes a part
+    /// of the name, in UTC and in whole seconds, as in `nightly@2026-03-01T03:00:00Z`, and the lock has
+    /// [`once`](Self::once).
     ///
-    /// The tick is the time that the schedule says, which all instances have in common. `SystemTime::now()` is not: each instance
-    /// would do the work. An acquire returns [`LockError::InvalidOption`] for a time with a part of a second. An interval that begins
-    /// with its process has no tick in common with others: use [`once_per`](Self::once_per) there.
+    /// The tick is the time in the schedule, which all instances have in common. `SystemTime::now()` is no tick: each
+    /// instance would do the work. An acquire returns [`LockError::InvalidOption`] for a time with a fraction of a
+    /// second. An interval that begins with its process has no tick in common with other processes: use
+    /// [`once_per`](Self::once_per) for it.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

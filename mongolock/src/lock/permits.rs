@@ -19,18 +19,19 @@ const MOST_PERMITS: u32 = 1000;
 /// A distributed semaphore: at most a number of holders at the same time, in all processes; made by
 /// [`LockProvider::semaphore`](crate::LockProvider::semaphore).
 ///
-/// Each permit is an ordinary lock with a document of its own, so there is no counter that a crash could leave wrong: the
-/// permit of a dead holder is free when its lease has expired. A semaphore and a
+/// Each permit is an ordinary lock with a document of its own, so there is no counter that could be wrong after a
+/// crash: the permit of a crashed holder is free when its lease has expired. A semaphore and a
 /// [`DistributedLock`](crate::DistributedLock) of the same name are independent of each other.
 ///
-/// All callers should give the same number of permits. If they differ, there are never more holders than the greatest of
+/// All callers should use the same number of permits. If they differ, there are never more holders than the greatest of
 /// these numbers, and a caller with a smaller one reports it once (`mongolock.permits_differ`).
 ///
-/// While permits are free, acquiring one mostly costs one command: a permit is drawn at random, and if it is held, a query
-/// shows which ones are free. Waiters are woken by the release of any permit.
+/// While permits are free, acquiring one usually costs one command: a permit is chosen at random, and if it is held, a
+/// query shows which permits are free. Waiters are woken by the release of any permit.
 ///
-/// A permit has **no fencing token**, because tokens of different permits do not order each other. Where a stale holder must
-/// not write, use a lock for that data as well, or let the data itself refuse the write, with a version that is read before.
+/// A permit has **no fencing token**, because tokens of different permits do not order each other. If a stale holder
+/// must not write, use a lock for that data as well, or let the data itself refuse the write, with a version that is
+/// read before.
 ///
 /// The collection must have simple collation, which is MongoDB's default;
 /// [`index_state`](crate::LockAdmin::index_state) reports another one. Its methods are those of [`Lock`].
@@ -51,7 +52,7 @@ const MOST_PERMITS: u32 = 1000;
 /// ```
 pub type Semaphore = Lock<Permits>;
 
-/// The kind of a [`Semaphore`]: a number of permits, of which a holder has one.
+/// The kind of a [`Semaphore`]: a number of permits; each holder has one.
 #[derive(Debug, Clone)]
 pub struct Permits {
     name: RenderedName,
@@ -105,7 +106,7 @@ impl Lock<Permits> {
         self.kind.number
     }
 
-    /// The number of permits that are free at this moment, which another caller may acquire right after it.
+    /// The number of free permits at the time of the query. Another caller may acquire them right after it.
     ///
     /// # Errors
     ///

@@ -10,12 +10,12 @@ use crate::{LockError, LockGuard};
 /// Several distributed locks that are acquired together, all or nothing; made by
 /// [`LockProvider::lock_all`](crate::LockProvider::lock_all).
 ///
-/// Two calls that need the same locks cannot block each other, in whatever order they name them: the names are sorted, and each call
-/// acquires the locks in the order of their names. A call that waits for one of them keeps those before it, and leaves those behind
-/// it to others. A name that is given twice counts once.
+/// Two calls that need the same locks cannot block each other, in whatever order they list them: the names are sorted,
+/// and each call acquires the locks in the order of their names. While a call waits for one lock, it keeps the locks
+/// before that one, and does not hold those behind it. A name that is given twice counts once.
 ///
-/// The locks are ordinary ones: a [`DistributedLock`](crate::DistributedLock) of one of the names, and other programs,
-/// exclude a set, and a set excludes them. All locks of a hold have one lease. It is renewed and released as a whole, and
+/// The locks are ordinary ones: a set and a [`DistributedLock`](crate::DistributedLock) of one of its names exclude
+/// each other, also in other programs. All locks of a hold have one lease. It is renewed and released as a whole, and
 /// lost as a whole when one of them is lost.
 ///
 /// If all locks are free, acquiring them costs two commands, however many there are, and releasing them one. Its methods are
@@ -39,7 +39,7 @@ pub type LockSet = Lock<Several>;
 pub struct Several {
     /// The names in their order, each once.
     names: Arc<[RenderedName]>,
-    /// The place of the name that stands for the set in errors and events: the one that the caller has written first.
+    /// The index of the name that represents the set in errors and events: the one that the caller has written first.
     title: usize,
 }
 

@@ -1,8 +1,8 @@
 //! The metrics of a provider; without the feature `metrics` they are empty types and cost nothing.
 //!
-//! The handles of the metrics are made once for each provider and label, at the first acquire: after that, a measurement is
-//! a few atomic operations. A label is a constant of the program, never the name of a lock: there may be very many names,
-//! and each label is a time series of its own.
+//! The handles of the metrics are created once for each provider and label, at the first acquire. After that, a
+//! measurement is a few atomic operations. A label is a constant of the program, never the name of a lock: there may be
+//! very many names, and each label is a time series of its own.
 
 #[cfg(feature = "metrics")]
 mod recorded;
@@ -18,7 +18,7 @@ pub(crate) use silent::{CommandMeter, LockMeter, Meter, stale_write};
 
 use crate::LossReason;
 
-/// What is measured of a lock.
+/// A measurement of a lock.
 #[derive(Clone, Copy)]
 #[cfg_attr(
     not(feature = "metrics"),
@@ -32,7 +32,7 @@ pub(crate) enum Measure {
     /// The lock was held for this time.
     HoldEnds(Duration),
     Lost(LossReason),
-    /// The hold has passed to another caller of the process, without a command.
+    /// The hold was handed over to another caller of the process, without a command.
     HandedOver,
     /// A renewal was confirmed, this time after the one before it.
     Renewed(Duration),
@@ -73,7 +73,7 @@ impl AcquireOutcome {
     }
 }
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandKind {
     Acquire,
@@ -81,7 +81,7 @@ pub(crate) enum CommandKind {
     Release,
     /// The statement that guards a commit.
     Commit,
-    /// One query that looks at the locks of many waiters.
+    /// One query for the locks of many waiters.
     Look,
     /// The opening of a change stream.
     Stream,

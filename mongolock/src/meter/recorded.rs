@@ -63,7 +63,7 @@ impl Meter {
         let mut locks = lock(&self.locks);
         if locks.is_empty() {
             describe();
-            // A series that begins with 1 has no increase for Prometheus.
+            // The series must begin with 0: Prometheus would not see an increase to the first value 1.
             counter!(STALE_WRITES).increment(0);
         }
         let meter = locks.entry(label).or_insert_with(|| LockMeter::new(label));
@@ -111,7 +111,7 @@ impl LockMeter {
 pub(crate) struct CommandMeter(OnceLock<[[Counter; 2]; KINDS.len()]>);
 
 impl CommandMeter {
-    /// Counts a command that has ended. An error may also be a reply.
+    /// Counts a command that has ended. A reply may also be an error.
     pub(crate) fn count(&self, kind: CommandKind, is_ok: bool) {
         let counters = self.0.get_or_init(|| {
             let of = |kind, outcome| counter!(COMMANDS, "command" => kind, "outcome" => outcome);
@@ -121,7 +121,7 @@ impl CommandMeter {
     }
 }
 
-/// A write of a stale holder was refused. It is rare, and needs no provider, so its handle is not kept.
+/// A write of a stale holder was refused. This is rare and does not depend on a provider, so the handle is not kept.
 pub(crate) fn stale_write() {
     counter!(STALE_WRITES).increment(1);
 }

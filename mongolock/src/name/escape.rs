@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Escapes a value for a lock name that is made by hand, as a placeholder of a template does that is not the last one.
+/// Escapes a value for a lock name that you format yourself, like a placeholder of a template that is not the last one.
 ///
 /// `%` and the separator, which is the character that follows the value in the name, are replaced by their UTF-8 bytes,
 /// each as `%` and two upper-case hexadecimal digits. All other characters stay. Two names that are made of escaped
@@ -56,7 +56,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Escapes what is written to it.
+/// A writer that escapes its input.
 struct Escaper<'a, 'b> {
     to: &'a mut Formatter<'b>,
     separator: char,

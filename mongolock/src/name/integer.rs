@@ -1,5 +1,5 @@
-//! The check of the derive macro that a type is the primitive integer that its name says: the values of these types are
-//! known, and the proof that two templates are disjoint depends on them.
+//! The derive macro's check that a type is the primitive integer with this name: the values of these types are known,
+//! and the proof that two templates are disjoint depends on them.
 
 macro_rules! integers {
     ($(#[$doc:meta])* $kind:ident: $($ty:ident)+) => {
@@ -10,7 +10,7 @@ macro_rules! integers {
             note = "`#[derive(LockName)]` takes it for the primitive type: rename the other type, or write its path"
         )]
         pub trait $kind {
-            /// Does nothing: that the call compiles is the check.
+            /// Does nothing: the check is that the call compiles.
             fn is_primitive() {}
         }
 

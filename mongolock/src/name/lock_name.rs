@@ -8,8 +8,8 @@ use crate::LockError;
 
 /// A value whose type has declared its lock names, each with its template. Derive it; see [the derive macro].
 ///
-/// A lock that is used in several places is declared once: a misspelt variant does not compile, while a misspelt string
-/// would be a second lock.
+/// A lock that is used in several places is declared once: a misspelt variant does not compile, whereas a misspelt
+/// string would be another lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -45,8 +45,8 @@ use crate::LockError;
     note = "or declare it as a variant of a type with `#[derive(mongolock::LockName)]`"
 )]
 pub trait LockName: IntoLockName {
-    /// The name, for display. Pass the value itself to [`lock`](crate::LockProvider::lock): an empty field is reported
-    /// then, which the rendered name does not show.
+    /// The name, for display. Pass the value itself to [`lock`](crate::LockProvider::lock): only then an empty field is
+    /// reported, because the rendered name does not show it.
     ///
     /// ```
     /// # use mongolock::LockName;
@@ -102,7 +102,7 @@ pub trait IntoLockName {
     fn into_lock_name(self, name: Name) -> Name;
 }
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Display> IntoLockName for T {
     fn into_lock_name(self, name: Name) -> Name {

@@ -18,7 +18,7 @@ pub struct Name {
     template: Option<&'static str>,
 }
 
-/// A value that a placeholder in a lock name can stand for.
+/// A value of a placeholder in a lock name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used in a lock name",
     label = "it does not implement `std::fmt::Display`",
@@ -27,7 +27,7 @@ pub struct Name {
 )]
 pub trait NameValue: Display {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> NameValue for T {}
 

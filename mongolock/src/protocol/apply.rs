@@ -1,4 +1,4 @@
-//! The meaning of each row, as the pipelines of `store/mongo/encoder.rs` have it.
+//! The meaning of each row. The pipelines of `store/mongo/encoder.rs` implement the same on the server.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Document {
         }
     }
 
-    /// With another id whose lease began now. The token is the last one of a block of this size.
+    /// The document with another id and a lease that begins now. Its token is the last one of a block of this size.
     fn granted(self, id: &Arc<str>, expiry: Ms, tokens: i64, now: Ms) -> Result<Self, Damaged> {
         Ok(Self {
             lock_id: Value::Text(Arc::clone(id)),
@@ -55,7 +55,7 @@ impl Document {
         })
     }
 
-    /// The later one of this end and the present one, which may be later by this much at most.
+    /// The later one of `least` and the present end, but at most `most`.
     fn prolonged(self, least: Ms, most: Ms) -> Self {
         let present = match &self.expires_at {
             end if end.is_nothing() => most,
@@ -68,7 +68,7 @@ impl Document {
         }
     }
 
-    /// Released; until the end of the minimum hold the document says by which claim.
+    /// The document after a release. Until the end of the minimum hold it keeps the id of the claim.
     fn ended(self, min_hold: Ms, unused: i64, now: Ms) -> Result<Self, Damaged> {
         let kept_until = self.kept_until(now, min_hold)?;
         let token = match unused {
@@ -90,7 +90,7 @@ impl Document {
         })
     }
 
-    /// With the mark of its claim; released if the period of the mark is over.
+    /// The document with the mark of its claim, or released if the period of the mark is over.
     fn marked(self, until: Until, now: Ms) -> Self {
         let (is_over, end) = match until {
             Until::At(end) => (now >= end, end),
@@ -106,7 +106,8 @@ impl Document {
         }
     }
 
-    /// The end of the minimum hold, if that is later than now. A hold that begins in the future has begun by a clock that was ahead.
+    /// The end of the minimum hold, if that is later than now. If the hold begins in the future, the clock was ahead
+    /// when it began.
     fn kept_until(&self, now: Ms, min_hold: Ms) -> Result<Option<Ms>, Damaged> {
         if min_hold == 0 {
             return Ok(None);
@@ -150,13 +151,13 @@ impl Then {
     }
 }
 
-/// The least token at this time: tokens rise also after the document was deleted.
+/// The smallest token at this time, so that tokens also increase after the document was deleted.
 fn first_token(now: Ms) -> i64 {
     now.saturating_mul(1000)
 }
 
 impl Value {
-    /// Whether it is the same value, by MongoDB's rule that a number which is none is equal to itself.
+    /// Whether the values are equal by MongoDB's rules, by which NaN is equal to itself.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Double(one), Self::Double(other)) => one.total_cmp(other).is_eq(),
@@ -174,7 +175,7 @@ impl Value {
         }
     }
 
-    /// The token after this one, which is not less than the first one of this time.
+    /// The next token, which is not less than the smallest one of this time.
     fn next(&self, now: Ms) -> Result<Self, Damaged> {
         let first = first_token(now);
         Ok(match self.plus(1)? {
@@ -208,7 +209,7 @@ fn as_double(number: i64) -> f64 {
     number as f64
 }
 
-/// Whether a double can have this value.
+/// Whether a double can represent this number exactly.
 fn is_exact(number: i64) -> bool {
     number.unsigned_abs() <= 1 << 53
 }

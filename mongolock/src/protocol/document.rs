@@ -31,15 +31,15 @@ impl Document {
         self.lock_id.text().is_some_and(|id| id.is_empty()) || self.has_ended(now, margin)
     }
 
-    /// Whether its time, and the margin after it, is over.
+    /// Whether the lease and the margin after it are over.
     pub(super) fn has_ended(&self, now: Ms, margin: Ms) -> bool {
         let latest = now.saturating_sub(margin_after(&self.lock_id, margin));
         self.expires_at.compare(latest) != Ordering::Greater
     }
 }
 
-/// The time for which the lock stays taken after the end in its document. A mark and a minimum hold have no holder that could
-/// still rely on a lease, and an id that is no text belongs to no claim.
+/// The time for which the lock stays taken after the end in its document. A mark and a minimum hold have no margin,
+/// because no holder relies on them, and neither does an id that is not a text, because it belongs to no claim.
 pub(super) fn margin_after(id: &Value, margin: Ms) -> Ms {
     match id.text() {
         Some(id) if is_claim(id) => margin,

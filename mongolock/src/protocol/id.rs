@@ -5,10 +5,10 @@
 //! | 0 to 5 | the mark of the provider | from the text of the handle |
 //! | 6 | version 4 and the [`Kind`] | version 8 and the [`Kind`] |
 //! | 7 | the time slot of the provider in milliseconds | from the text of the handle |
-//! | 8 | the variant and a sign, which few ids of other programs have | the variant |
-//! | 9 to 15 | random, for each claim anew | from the text of the handle |
+//! | 8 | the variant and a signature, which few ids of other programs have | the variant |
+//! | 9 to 15 | random for each claim | from the text of the handle |
 //!
-//! An id of another layout is that of another program.
+//! An id with another layout belongs to another program.
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use uuid::fmt::Hyphenated;
 use super::text::claim_in;
 use super::value::LockId;
 
-/// The variant of a uuid, and the sign.
+/// The variant of a uuid, and the signature.
 const SIGN: u8 = 0x80 | 0x2d;
 
 const CLAIM: u8 = 4;
@@ -31,24 +31,24 @@ pub(crate) struct Id([u8; 16]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Single = 0,
-    /// Of all names of a set, which have one id in common.
+    /// The claims of a set, which all have the same id.
     Set = 1,
     Permit = 2,
-    /// By which a detached lease was resumed.
+    /// The claim that has resumed a detached lease.
     Resumed = 3,
-    /// By which that of a set was resumed.
+    /// The claims that have resumed the detached leases of a set.
     ResumedSet = 4,
 }
 
 impl Id {
-    /// The id of a new claim. Its random bytes come from the operating system, because a process that was copied must not repeat an
-    /// id of its past.
+    /// The id of a new claim. Its random bytes come from the operating system, because a copied process must not repeat
+    /// an earlier id.
     pub(crate) fn new(mark: [u8; 6], kind: Kind, time_slot: u8) -> Self {
         let random = Uuid::new_v4().as_u64_pair().1;
         Self::drawn(mark, kind, time_slot, random)
     }
 
-    /// The id with these random bits, of which it has the lower 56.
+    /// The id with the lower 56 of these random bits.
     pub(crate) fn drawn(mark: [u8; 6], kind: Kind, time_slot: u8, random: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&mark);
@@ -71,7 +71,7 @@ impl Id {
         self.0[7]
     }
 
-    /// The id of the detached lease whose handle has this text, which cannot be found from the id.
+    /// The id of the detached lease whose handle has this text. The text cannot be computed from the id.
     pub(crate) fn of_handle(text: &str, is_of_set: bool) -> Self {
         let digest: [u8; 32] = Sha256::digest(text).into();
         let mut bytes = [0; 16];
@@ -82,7 +82,7 @@ impl Id {
         Self(bytes)
     }
 
-    /// The id in a `lockId`, also in a mark and in what a minimum hold keeps; `None` after a release and for another program.
+    /// The id in a `lockId`, also in a mark and during a minimum hold; `None` after a release and for another program.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, uuid) = claim_in(text).rsplit_once('#')?;
         let bytes = Uuid::try_parse(uuid).ok()?.into_bytes();
@@ -119,7 +119,7 @@ impl Id {
         !self.is_detached() && self.is_one_of([Kind::Resumed, Kind::ResumedSet])
     }
 
-    /// Whether it shows that a lease was detached or resumed: the lock was not acquired then.
+    /// Whether the id shows that a lease was detached or resumed, so that its appearance is not an acquisition.
     pub(crate) fn has_changed_hands(self) -> bool {
         self.is_detached() || self.is_resumed()
     }

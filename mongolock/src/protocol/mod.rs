@@ -1,7 +1,7 @@
-//! What the commands mean: a row says of one document when it changes, and how.
+//! The meaning of the commands: a row says when one document changes, and how.
 //!
-//! This is the executable meaning of the protocol. Memory and the models run it, and a property test compares it with what
-//! MongoDB makes of the same rows. A row may take effect twice, or late.
+//! This is the executable specification of the protocol. The memory store and the models run it, and a property test
+//! compares it with the effect of the same rows on MongoDB. A row may take effect twice, or late.
 
 mod apply;
 mod document;

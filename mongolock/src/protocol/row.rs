@@ -1,12 +1,12 @@
-//! What a command is made of.
+//! Rows: the parts of a command.
 
 use std::sync::Arc;
 
 use super::sight::Sight;
 use super::value::{LockId, Ms, Name, Value};
 
-/// The longest time for which a command stays in the server, in milliseconds. A renewal leaves an end that is later than its own
-/// by no more than this: only a clock that was ahead can have set a later one.
+/// The longest time for which a command stays in the server, in milliseconds. A renewal does not change an end that is
+/// later than its own by at most this time: only a clock that was ahead can have set a later one.
 pub(crate) const LATE_COMMAND: Ms = 60_000;
 
 /// The longest time for which a detached lease can last, in milliseconds.
@@ -23,47 +23,48 @@ pub(crate) struct Row {
 /// The condition of a row, by the document and the server's clock.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum When {
-    /// The lock has no holder: it was released, or its time is over; that of a lease which was not released, for this long.
+    /// The lock has no holder: it was released, or its time is over. If a lease was not released, its time must be over
+    /// for this margin.
     Free { margin: Ms },
-    /// The document has this id; with a token also this token; and with a margin an end that is later than the time less the
-    /// margin, which is that of [`Self::Free`].
+    /// The document has this id; if there is a token, also this token; and if there is a margin, the lease and that
+    /// margin, as in [`Self::Free`], are not over.
     Own {
         id: LockId,
         token: Option<i64>,
         runs: Option<Ms>,
     },
-    /// The document has the id and the token that were read, of whatever type, or has none.
+    /// The document has the id and the token that were read, which may have any type or be missing.
     AsRead { lock_id: Value, token: Value },
 }
 
 /// What a row writes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Then {
-    /// A claim acquires the lock for this long, and reserves this number of tokens.
+    /// A claim acquires the lock for this time, and reserves this number of tokens.
     Claim { id: LockId, expiry: Ms, tokens: i64 },
-    /// The same for a running lease that another id has: it keeps its beginning.
+    /// The same for a lease that has not ended and has another id: its beginning is kept.
     Adopt { id: LockId, expiry: Ms, tokens: i64 },
-    /// The lease lasts for this long from now on. It is not shortened.
+    /// The lease lasts for this time from now on. It is never shortened.
     Renew { expiry: Ms },
-    /// The same for a detached lease, whose ends can lie farther apart.
+    /// The same for a detached lease, whose ends can differ by more.
     Extend { ttl: Ms },
-    /// The lock is released; while its minimum hold runs, the document says by which claim. This number of the claim's tokens was
-    /// not handed out.
+    /// The lock is released. During its minimum hold the document keeps the id of the claim. `unused` is the number of
+    /// the claim's tokens that no hold had.
     End { min_hold: Ms, unused: i64 },
-    /// The lease gets another id, and lasts for this long from now on, or until its minimum hold is over.
+    /// The lease gets another id, and lasts for this time from now on, or until its minimum hold is over.
     Rename { to: LockId, ttl: Ms, min_hold: Ms },
     /// The claim is replaced by the mark that its work is done; it is released if the period of the mark is over.
     Mark { until: Until },
-    /// The lock is released by force. A damaged document gets all its fields anew.
+    /// The lock is released by force. In a damaged document all fields are written again.
     Force,
 }
 
-/// Until when a mark stands.
+/// The end of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Until {
     /// Until this time.
     At(Ms),
-    /// For this long from now on.
+    /// This time from now on.
     After(Ms),
 }
 
@@ -71,20 +72,20 @@ pub(crate) enum Until {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     Each,
-    /// The first row that does not have its document as it wants it ends the command.
+    /// The command ends at the first row whose condition is not met.
     StopAtMiss,
 }
 
-/// A field of a type that the server cannot calculate with: the row has changed nothing.
+/// A field has a type with which the server cannot calculate: the row has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// What is known of a row after its command.
+/// The result of a row after its command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
-    /// Whether the row has changed the document; `None` if the command told only how many did.
+    /// Whether the row has changed the document; `None` if the reply has only the number of changed documents.
     pub(crate) is_applied: Option<bool>,
-    /// What the document says then; `None` if there is none, or if the command did not tell.
+    /// The document after the row; `None` if there is none, or if the reply does not have it.
     pub(crate) sight: Option<Sight>,
 }
 
@@ -94,7 +95,7 @@ impl Row {
         matches!(self.when, When::Free { .. })
     }
 
-    /// Whether a claim gets the lock by it.
+    /// Whether the row makes a claim the holder.
     pub(crate) fn acquires(&self) -> bool {
         matches!(self.then, Then::Claim { .. } | Then::Adopt { .. })
     }
@@ -109,7 +110,7 @@ impl Row {
 }
 
 impl Reply {
-    /// The reply for a document that the command did not tell.
+    /// The reply of a command that does not return the document.
     pub(crate) const UNSEEN: Self = Self {
         is_applied: Some(false),
         sight: None,
@@ -131,7 +132,7 @@ impl When {
         }
     }
 
-    /// It has this id, and its lease runs.
+    /// The document has this id, and its lease has not ended.
     pub(crate) fn runs(id: &LockId) -> Self {
         Self::Own {
             id: Arc::clone(id),
@@ -142,7 +143,7 @@ impl When {
 }
 
 impl Then {
-    /// The id that a document has because of this row; `None` if it keeps its own or has none.
+    /// The id that this row writes into the document; `None` if the row keeps the id or removes it.
     pub(crate) fn new_id(&self) -> Option<&LockId> {
         match self {
             Self::Claim { id, .. } | Self::Adopt { id, .. } | Self::Rename { to: id, .. } => Some(id),

@@ -2,7 +2,7 @@ use super::document::{Document, margin_after};
 use super::text::{KEPT_PREFIX, MARK_PREFIX};
 use super::value::{Ms, Name};
 
-/// A document as a command has seen it.
+/// A document as a command has read it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sight {
     pub(crate) document: Document,
@@ -30,7 +30,7 @@ impl Sight {
         self.lock_id().and_then(|id| id.strip_prefix(KEPT_PREFIX)) == Some(claim)
     }
 
-    /// What is left of the lease in milliseconds: less than nothing after its end, and `None` if that is not known.
+    /// The milliseconds until the lease ends: negative after its end, and `None` if that is not known.
     pub(crate) fn left(&self) -> Option<Ms> {
         Some(self.document.expires_at.date()?.saturating_sub(self.now?))
     }
@@ -41,8 +41,8 @@ impl Sight {
         Some(held.max(0))
     }
 
-    /// The milliseconds until the lock is free if it is neither renewed nor released. A released lock is free whatever the end in its
-    /// document is: the clock that has set it may have been ahead.
+    /// The milliseconds until the lock is free if it is neither renewed nor released. A released lock is free whatever
+    /// end its document has, because the clock that set that end may have been ahead.
     pub(crate) fn until_free(&self, margin: Ms) -> Option<Ms> {
         if self.has("") {
             return Some(0);
@@ -57,7 +57,7 @@ impl Sight {
     }
 }
 
-/// What has happened to a lock. Renewals are no news.
+/// An event of the change stream for a lock. Renewals are not reported.
 #[derive(Debug, Clone)]
 pub(crate) struct News {
     pub(crate) name: Name,

@@ -7,7 +7,7 @@ pub(crate) const MARK_PREFIX: &str = "done:";
 /// The beginning of a `lockId` that was released before the end of its minimum hold, which keeps the lock taken.
 pub(crate) const KEPT_PREFIX: &str = "kept:";
 
-/// The claim in an id, in a mark or in what a minimum hold keeps.
+/// The claim in an id, in a mark or in the text that a minimum hold keeps.
 pub(crate) fn claim_in(id: &str) -> &str {
     let claim = id
         .strip_prefix(MARK_PREFIX)
@@ -31,7 +31,7 @@ pub(crate) fn is_claim(id: &str) -> bool {
     !(taken_by(id).is_empty() || is_mark(id))
 }
 
-/// What a claim leaves that is released during its minimum hold.
+/// The text that a claim leaves if it is released during its minimum hold.
 pub(crate) fn kept_of(id: &str) -> String {
     format!("{KEPT_PREFIX}{id}")
 }

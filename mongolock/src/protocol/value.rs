@@ -27,7 +27,7 @@ pub(crate) enum Value {
     Other(Arc<[u8]>),
 }
 
-/// The place of the type byte in a BSON document.
+/// The index of the type byte in a BSON document.
 const TYPE_BYTE: usize = 4;
 
 /// The types that MongoDB sorts after dates: regular expressions, timestamps, code, pointers and the greatest key.
@@ -59,7 +59,7 @@ impl Value {
         matches!(self, Self::Missing | Self::Null)
     }
 
-    /// How MongoDB sorts this value and a date.
+    /// The order of this value and a date by MongoDB's rules.
     pub(super) fn compare(&self, date: Ms) -> Ordering {
         match self {
             Self::Date(own) => own.cmp(&date),

@@ -221,19 +221,20 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets for how long a lock whose lease has run out stays taken: 0 to 7 days, in whole milliseconds, and at most the
-    /// `retention`; 0 by default.
+    /// Sets for how long a lock stays taken after its lease has expired: 0 to 7 days, in whole milliseconds, and at
+    /// most the `retention`; 0 by default.
     ///
     /// A lease that ends without a release, because its holder crashed or is cut off, can be taken over only after this
-    /// margin. It covers the difference between the clocks of the members of a replica set: after a failover to a member
-    /// whose clock is 60 s ahead, leases end 60 s early, and with a margin of 60 s no process acquires such a lock before
-    /// its holder has stopped relying on it. The price is that the lock of a crashed holder is free later. A released
-    /// lock is free at once, and a holder that lost its lock although its process runs releases it.
+    /// margin. It covers the difference between the clocks of the members of a replica set: after a failover to a
+    /// member whose clock is 60 s ahead, leases end 60 s early, and with a margin of 60 s no process acquires such a
+    /// lock before its holder has stopped relying on it. The disadvantage is that the lock of a crashed holder is free
+    /// later. A released lock is free at once, and a holder that lost its lock although its process runs releases it.
     ///
-    /// The margin is that of the provider that acquires the lock: **set the same one in all processes**. If they differ,
-    /// the smallest one decides, because its process takes the lock first; and DistributedLock.MongoDB has none. Locks
-    /// of this margin need a TTL index that keeps their documents for as long: where another program has created it with
-    /// a shorter time (DistributedLock.MongoDB: 0 s), [`index_state`](crate::LockAdmin::index_state) says so.
+    /// The margin is that of the provider that acquires the lock: **set the same one in all processes**. If they
+    /// differ, the smallest one decides, because its process takes the lock first; and DistributedLock.MongoDB has
+    /// none. Locks with this margin need a TTL index that keeps their documents for at least that time: if another
+    /// program has created it with a shorter time (DistributedLock.MongoDB: 0 s),
+    /// [`index_state`](crate::LockAdmin::index_state) says so.
     ///
     /// ```
     /// use std::time::Duration;
@@ -255,11 +256,12 @@ impl LockProviderBuilder {
 
     /// Sets whether a change stream wakes waiters when another process releases the lock; `true` by default.
     ///
-    /// The stream is open only while calls wait, and tells the order between processes as well. With `false`, on a standalone
-    /// server, or without the privilege to watch the collection, waiters poll within `retry_interval`, and get their
-    /// [turns by chance](crate::guide::leases#without-change-streams). While calls wait, an unavailable stream is tried
-    /// again every 5 minutes, and after any other error after a second.
-    /// [The guide](crate::guide::leases#what-waiting-costs-the-server) says what a stream costs, and when to switch it off.
+    /// The stream is open only while calls wait, and also provides the order between processes. With `false`, on a
+    /// standalone server, or without the privilege to watch the collection, waiters poll within `retry_interval`, and
+    /// get their [turns by chance](crate::guide::leases#without-change-streams). While calls wait, a stream that the
+    /// server does not offer is tried again every 5 minutes, and any other error is followed by a retry after a second.
+    /// [The guide](crate::guide::leases#what-waiting-costs-the-server) says what a stream costs, and when to switch it
+    /// off.
     ///
     /// Programs with DistributedLock.MongoDB (.NET) that share the locks always poll, and get few turns beside waiters that are
     /// woken: see [the guide](crate::guide::migration#what-is-different).

@@ -51,13 +51,14 @@ pub struct LockProvider {
 impl LockProvider {
     /// Makes a provider with the default options, on the collection `distributed_locks` of this database.
     ///
-    /// Its errors say what the driver's errors say; those of [`connect`](Self::connect) name the address that cannot be reached.
-    /// It shares the connections of the client with the application, which may use all of them: then a renewal waits. The event
-    /// `mongolock.renewal_waiting` tells of that. [`connect`](Self::connect) makes a client of its own.
+    /// Its errors have the texts of the driver's errors; those of [`connect`](Self::connect) name the address that
+    /// cannot be reached. It shares the connections of the client with the application. If the application uses all of
+    /// them, a renewal waits, and the event `mongolock.renewal_waiting` is reported. [`connect`](Self::connect) creates
+    /// a client of its own.
     ///
-    /// The database must be one that can have locks: each call of a provider on `local`, `admin` or `config` fails with the error of
-    /// [`build`](LockProviderBuilder::build), and sends nothing. The client is the application's: nothing looks whether the hosts of
-    /// its connection string belong to one replica set.
+    /// The database must be one that can have locks: each call of a provider on `local`, `admin` or `config` fails with
+    /// the error of [`build`](LockProviderBuilder::build), and sends nothing. The client belongs to the application:
+    /// mongolock does not check whether the hosts of its connection string belong to one replica set.
     ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.
@@ -73,28 +74,29 @@ impl LockProvider {
 
     /// A provider on a connection of its own, in the database that the URI names (`mongolock` if it names none).
     ///
-    /// It listens to the driver's monitoring: while no server can be reached, an acquire says which address fails and
-    /// why. A call that tries once gets that error within 2 s. A call that waits goes on until its acquire timeout,
-    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error. If the server has never accepted the
-    /// user and the password, or belongs to another replica set, every acquire, health check and admin call says so at once; a log-in
-    /// that is refused later, and a missing right, end an acquire after 10 s.
+    /// It observes the driver's monitoring: while no server can be reached, the error of an acquire says which address
+    /// fails and why. A single attempt gets that error within 2 s. A call that waits continues until its acquire
+    /// timeout, reports the event `mongolock.retrying` meanwhile, and then returns that error. If the server has never
+    /// accepted the user and the password, or belongs to another replica set, every acquire, health check and admin
+    /// call says so at once; a log-in that is refused later, and a missing right, end an acquire after 10 s.
     ///
-    /// The hosts of the URI must belong to one replica set, because the driver works with the set that answers first, so that two
-    /// processes could hold one lock. A host that the driver has dropped from the set is asked for its own one, once and in the
-    /// background; the replies to calls are kept until it has answered, for 2 s at most. If it belongs to another set, by the name
-    /// or by the members, that is the error of each call from then on, and present holds go on to their end. Other names of the same
-    /// servers, and hosts that are in no set or do not answer, are no fault; see
-    /// [the guide](crate::guide::production#one-connection-string).
+    /// The hosts of the URI must belong to one replica set, because the driver uses the set that replies first, so two
+    /// processes could hold one lock. A host that the driver has dropped is asked for its replica set, once and in the
+    /// background; replies to calls are held back until it has replied, for 2 s at most. If it belongs to another set,
+    /// by the name or by the members, each call returns that error from then on, and present holds continue to their
+    /// end. Other names of the same servers, and hosts that are in no set or do not reply, are not errors; see [the
+    /// guide](crate::guide::production#one-connection-string).
     ///
-    /// Unless the URI sets them, three options of the driver differ from its defaults: `maxPoolSize` is 16; `maxConnecting` is the
-    /// size of the pool, at most 16, so that silent connections do not keep the client from opening others; and
-    /// `maxAdaptiveRetries` is 0, because mongolock repeats rejected commands itself.
+    /// Unless the URI sets them, three options of the driver differ from its defaults: `maxPoolSize` is 16;
+    /// `maxConnecting` is the size of the pool, at most 16, so that silent connections do not prevent the client from
+    /// opening others; and `maxAdaptiveRetries` is 0, because mongolock repeats rejected commands itself.
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password. [`LockError::InvalidOption`] if
-    /// it names the database `local`, `admin` or `config`, which cannot have locks: write `mongodb://host/app?authSource=admin` for
-    /// a user in `admin`. Nothing is awaited from a server: the first acquire shows whether one answers.
+    /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password.
+    /// [`LockError::InvalidOption`] if it names the database `local`, `admin` or `config`, which cannot have locks:
+    /// write `mongodb://host/app?authSource=admin` for a user in `admin`. The call does not wait for a server: the
+    /// first acquire shows whether one replies.
     ///
     /// # Cancel safety
     ///
@@ -103,8 +105,8 @@ impl LockProvider {
         Self::connecting(uri.as_ref(), None).await?.0.build()
     }
 
-    /// A builder for the database that the URI names, which need not be one that can have locks, and this database. Its client looks
-    /// for a server for this time unless the URI says how long: for the program `mongolock`.
+    /// A builder for the database that the URI names, and this database, which need not be able to have locks. Its
+    /// client looks for a server for this time unless the URI sets that time. For the program `mongolock`.
     #[doc(hidden)]
     pub async fn connecting(
         uri: &str,

@@ -3,20 +3,20 @@ use std::time::Duration;
 use super::LockProvider;
 
 impl LockProvider {
-    /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has confirmed
-    /// it. [`shutdown_after`](Self::shutdown_after) lets running work end before.
+    /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has
+    /// confirmed the releases. [`shutdown_after`](Self::shutdown_after) first lets running work end.
     ///
-    /// New and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown), and held locks are lost with
-    /// [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. Without a
-    /// confirmation of the server this takes 15 s; the remaining leases then expire on their own. For the mark of work that may
-    /// succeed only once it waits as long as its lease lasts, because the work would run again: that lease is renewed meanwhile, for
-    /// one `expiry` after the work, at least for 60 s. `shutdown_after` bounds that, too.
+    /// New and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown), and held locks are lost
+    /// with [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. If
+    /// the server does not confirm the releases, the call waits for 15 s; the remaining leases then expire. For a mark
+    /// it waits as long as the lease lasts, because otherwise the work would run again: that lease is renewed
+    /// meanwhile, for one `expiry` after the work, at least for 60 s. `shutdown_after` bounds that, too.
     ///
     /// After that, the provider ends its change stream and its requests without a reply, within a second, and sends
     /// nothing by itself any more. The client of a [`connect`](Self::connect) provider is shut down, within 6 s, unless
-    /// another provider from [`to_builder`](Self::to_builder) uses it. A client of your own is yours to end: call the
-    /// driver's `Client::shutdown` after this, otherwise the driver may print the panic of one of its tasks when the
-    /// runtime ends.
+    /// another provider from [`to_builder`](Self::to_builder) uses it. You must shut down a client of your own: call
+    /// the driver's `Client::shutdown` after this, otherwise the driver may print the panic of one of its tasks when
+    /// the runtime ends.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -38,15 +38,15 @@ impl LockProvider {
         self.engine.shut_down(None).await;
     }
 
-    /// Shuts down this provider and all its clones in good order, as the last step of a program: running work ends first,
+    /// Shuts down this provider and all its clones gracefully, as the last step of a program: running work ends first,
     /// for at most the grace period.
     ///
-    /// At once, new and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown). The only exception are those inside the body
-    /// of a hold of this provider (the attribute, [`run`](crate::DistributedLock::run), or a
-    /// [`LockContext::scope`](crate::LockContext::scope)): they go on until the grace period ends, because the body could
-    /// not end without them. When all locks are released, or when the grace period ends, the rest is as for
-    /// [`shutdown`](Self::shutdown): work that still runs is cancelled, and its locks are lost with
-    /// [`LossReason::ShutDown`](crate::LossReason::ShutDown).
+    /// At once, new and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown). The only
+    /// exception are those inside the body of a hold of this provider (the attribute,
+    /// [`run`](crate::DistributedLock::run), or a [`LockContext::scope`](crate::LockContext::scope)): they continue
+    /// until the grace period ends, because the body could not end without them. When all locks are released, or when
+    /// the grace period ends, the rest is as for [`shutdown`](Self::shutdown): work that still runs is cancelled, and
+    /// its locks are lost with [`LossReason::ShutDown`](crate::LossReason::ShutDown).
     ///
     /// With the grace period `grace`, the call takes at most `grace` and 16 s, and 6 s more for a
     /// [`connect`](Self::connect) provider. It returns sooner if MongoDB confirms the releases.

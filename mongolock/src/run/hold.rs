@@ -1,4 +1,4 @@
-//! The hold of a call: its own or that of the enclosing call, from the first step of the body to the release.
+//! The hold of a call: its own or that of the enclosing call, from the first poll of the body to the release.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,7 +39,7 @@ pub(crate) struct RunningHold {
 pub enum OnLost {
     /// It is cancelled at its next await point.
     Cancel,
-    /// It goes on, although another holder may have the lock.
+    /// It continues, although another holder may have the lock.
     Continue,
 }
 
@@ -105,8 +105,8 @@ impl RunningHold {
     fn step(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
         let _entered = self.span.enter();
         let cancel = self.on_lost == OnLost::Cancel;
-        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
-        // without the lock.
+        // The lock is checked before the body continues: after a pause of the process the body must not run another
+        // step without the lock.
         if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
             return Poll::Ready(BodyEnd::Lost);
         }
@@ -122,7 +122,7 @@ impl RunningHold {
         }
     }
 
-    /// Drops the body, whose values still see the context of the call.
+    /// Drops the body. The drops of its values still see the context of the call.
     pub(super) fn drop_body(&self, body: &mut dyn AnyBody) {
         let _entered = self.span.enter();
         let mut is_dropped = false;

@@ -1,5 +1,5 @@
-//! A body under its lock. Every annotated function compiles its own copy of this, so it does only what depends on the type
-//! of the body.
+//! A body under its lock. Every annotated function compiles its own copy of this code, so it contains only what depends
+//! on the type of the body.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,7 +43,7 @@ pub struct LockedBody<'a, B: Future<Output = T>, T> {
     body: BodyRef<'a, B, T>,
 }
 
-/// The body and how its value carries an error.
+/// The body, and the function that puts an error into its value.
 struct BodyRef<'a, B, T> {
     body: Pin<&'a mut Body<B, T>>,
     output: Output<T>,

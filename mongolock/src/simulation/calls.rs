@@ -1,4 +1,4 @@
-//! A call that waits for a lock, and what it may end with.
+//! A call that waits for a lock, and the results that it may have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,17 @@ use super::world::World;
 use crate::LockError;
 use crate::protocol::Ms;
 
-/// How exact times are.
+/// The tolerance of times.
 pub(super) const BLUR: Duration = Duration::from_millis(60);
 
 /// A waiter asks for a free lock within this time, in milliseconds. Without a change stream it asks every 800 ms, and looks for a free permit each second.
 const IDLE: i64 = 2000;
 
-/// A process may still wait for the reply to its own release, or leave a free lock to others, for so many milliseconds.
+/// The milliseconds for which a process may still wait for the reply to its own release, or yield a free lock to
+/// others.
 const RELEASED: i64 = 150;
 
-/// For so many milliseconds a holder may not know that its lock was released by force.
+/// The milliseconds for which a holder may not have noticed that its lock was released by force.
 const FORCED: i64 = 7000;
 
 /// A wait without a limit fails after this time without a reply.
@@ -51,7 +52,7 @@ impl Call {
         let (process, mut ledger) = (Arc::clone(process), world.ledger());
         ledger.next += 1;
         let key = ledger.next;
-        // A lease that is resumed is not free.
+        // A detached lease that a call resumes is not a free lock.
         if wish.work != Work::Handle {
             ledger.calls.insert(key, waiting);
         }
@@ -66,12 +67,12 @@ impl Call {
         }
     }
 
-    /// The call waits no more.
+    /// The call no longer waits.
     fn ends(&self) {
         self.process.world().ledger().calls.remove(&self.key);
     }
 
-    /// Judges how the call has ended: with its lock, without it, or with an error.
+    /// Checks the result of the call: its lock, no lock, or an error.
     pub(super) fn judge(&self, outcome: Result<bool, &LockError>) {
         self.ends();
         let (world, wish, waited) = (self.process.world(), &self.wish, self.begun.elapsed());
@@ -90,7 +91,7 @@ impl Call {
                 world.ledger().is_done(&wish.documents[0], self.called, until)
             }
             Err(LockError::Mongo(_)) if is_early => false,
-            // The first request for its last lock may be on its way.
+            // The first request for its last lock may be in flight.
             Err(LockError::Mongo(_)) if wish.wants_all() && deadline <= Some(Duration::from_millis(500)) => {
                 true
             }
@@ -102,7 +103,8 @@ impl Call {
         });
     }
 
-    /// Whether the lock was free and could be reached all the time. Who waits for a permit looks for a free one each second.
+    /// Whether the lock was free and the server could be reached during the whole call. A call for a permit looks for a
+    /// free one each second.
     fn was_free(&self) -> bool {
         let (world, wish) = (self.process.world(), &self.wish);
         let least = if wish.work == Work::Permit { 1500 } else { 500 };

@@ -1,4 +1,4 @@
-//! What disturbs processes from outside: the server, operators and other programs.
+//! The disturbances from outside the processes: by the server, operators and other programs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::permit_id;
 use crate::protocol::Name;
 use crate::provider::LockProviderBuilder;
 
-/// Begins all that the scenario has.
+/// Starts all disturbances of the scenario.
 pub(super) fn begin(world: &Arc<World>) {
     let has = |knob| world.plan.has(knob);
     start(true, watch(Arc::clone(world)));
@@ -32,7 +32,7 @@ pub(super) fn begin(world: &Arc<World>) {
     start(has(Leaps), leaps(Arc::clone(world)));
 }
 
-/// The pauses of one process.
+/// Starts the pauses of one process.
 pub(super) fn begin_pauses(line: &Arc<Line>) {
     start(line.world.plan.has(Pauses), pauses(Arc::clone(line)));
 }
@@ -132,7 +132,7 @@ async fn operator(world: Arc<World>) {
     }
 }
 
-/// A program with DistributedLock.MongoDB: it asks again and again, renews its lease, and deletes the document in the end.
+/// A program with DistributedLock.MongoDB: it asks repeatedly, renews its lease, and finally deletes the document.
 async fn neighbour(world: Arc<World>) {
     let expiry = Duration::from_secs(2);
     while !world.is_over() {

@@ -28,12 +28,12 @@ pub(super) fn broken_connection() -> Error {
     std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }
 
-/// Of a command that was not applied.
+/// The error of a command that was not applied.
 pub(super) fn nothing_done() -> Error {
     choice(&[command(choice(&NOTHING_DONE)), no_server(), broken_connection()])
 }
 
-/// Of a command that was applied.
+/// The error of a command that was applied.
 pub(super) fn not_confirmed() -> Error {
     let fields = doc! { "code": choice(&NOT_CONFIRMED), "codeName": "Simulated", "errmsg": "simulated" };
     let concern = WriteFailure::WriteConcernError(reply::read(&fields));

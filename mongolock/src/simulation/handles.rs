@@ -1,4 +1,4 @@
-//! Leases that are detached, and what is done with their handles.
+//! Detached leases, and the calls with their handles.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,20 +17,20 @@ use crate::protocol::{Ms, Name};
 use crate::sync::lock;
 use crate::{LeaseHandle, LockError};
 
-/// A lease that was detached, and what is known of it.
+/// A lease that was detached, and what is known about it.
 pub(super) struct Detached {
     handle: LeaseHandle,
     names: Vec<Name>,
     called: Ms,
-    /// It lasts until then at least.
+    /// The lease lasts at least until this time.
     until: Mutex<Instant>,
-    /// How many calls have begun to resume or to release it, and how many have resumed it.
+    /// The number of calls that have begun to resume or to release it, and the number that have resumed it.
     uses: AtomicU32,
     resumed: AtomicU32,
 }
 
 impl Detached {
-    /// Whether the lease lasts, and so many calls have used the handle.
+    /// Whether the lease lasts, and this number of calls have used the handle.
     fn lasts(&self, uses: u32) -> bool {
         self.uses.load(Relaxed) == uses && *lock(&self.until) > Instant::now()
     }
@@ -66,7 +66,7 @@ impl Facts {
 }
 
 impl Caller {
-    /// Does something with a handle that this or another process has.
+    /// Makes a call with a handle of this or another process.
     pub(super) async fn uses_handle(&self) {
         let detached = {
             let handles = lock(&self.0.world().handles);
@@ -125,7 +125,7 @@ impl Caller {
         self.holds(call, guard).await;
     }
 
-    /// A call with a handle that nobody else has used finds its lease while that lasts.
+    /// A call with a handle that no other call has used must find its lease while the lease lasts.
     fn check_found(
         &self,
         detached: &Detached,

@@ -1,4 +1,4 @@
-//! A hold, as its caller sees it, and how it ends.
+//! A hold of a caller, and how it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::protocol::{Ms, Name, Until};
 use crate::timing::RELEASE_REPLY_LIMIT;
 use crate::{LockError, LockGuard, Permit};
 
-/// How often a holder looks whether it still has its lock.
+/// The time between two checks of a holder that it still has its lock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a caller holds.
+/// The guard of a caller.
 pub(super) enum Guard {
     Lock(LockGuard),
     Permit(Permit),
@@ -54,14 +54,14 @@ impl Guard {
     }
 }
 
-/// A hold. It is one for the ledger until this is dropped.
+/// A hold. It is in the ledger until this value is dropped.
 pub(super) struct Tenure {
     pub(super) facts: Arc<Facts>,
     context: LockContext,
     key: u64,
 }
 
-/// What is known of a hold, also after its end.
+/// What is known about a hold, also after its end.
 pub(super) struct Facts {
     pub(super) process: Arc<Process>,
     wish: Wish,
@@ -139,7 +139,7 @@ impl Drop for Tenure {
     }
 }
 
-/// Someone begins to rely on locks that nobody else may rely on.
+/// A holder begins to rely on locks on which no other holder may rely.
 pub(super) fn begins(
     world: &World,
     who: &str,
@@ -167,11 +167,11 @@ impl Facts {
         self.names.iter().any(|name| ledger.was_forced(name, self.called))
     }
 
-    /// The hold was lost: something must have kept its lease from being renewed.
+    /// The hold was lost: a fault must have prevented its renewals.
     fn check_lost(&self) {
         let (world, held) = (self.process.world(), self.begun.elapsed());
         let renewed = world.memory.now() - whole(self.wish.expiry);
-        // That of a set counts from its first lock, long before the set is complete.
+        // The time of a set counts from its first lock, long before the set is complete.
         let is_over = |most| held + BLUR >= most || self.wish.wants_all();
         let has_cause = self.wish.max_hold.is_some_and(is_over)
             || self.was_forced()
@@ -190,7 +190,7 @@ impl Facts {
         self.process.world().ledger().successes.insert(success);
     }
 
-    /// The hold has ended well: its minimum hold keeps the lock, or the mark of its work.
+    /// The hold has ended successfully: its minimum hold or the mark of its work keeps the lock taken.
     pub(super) fn ended(&self, has_succeeded: bool) {
         let world = self.process.world();
         let end = self.acquired.map(|acquired| acquired + whole(self.wish.min_hold));

@@ -1,4 +1,5 @@
-//! What has happened, as callers have seen it, and what must never happen. Times are those of the server's clock.
+//! The record of all holds and waits, as callers have seen them, and the checks of what must never happen. Times are
+//! those of the server's clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,19 +16,19 @@ pub(super) struct Ledger {
     /// The greatest token of each lock, and all of them.
     greatest: HashMap<Name, i64>,
     tokens: HashSet<(Name, i64)>,
-    /// Until when a minimum hold keeps a lock.
+    /// The end of the minimum hold that keeps a lock taken.
     pub(super) kept: HashMap<Name, Ms>,
-    /// When a lock was released by force last, and when its document was deleted.
+    /// When a lock was last released by force, and when its document was deleted.
     pub(super) forced: HashMap<Name, Ms>,
     pub(super) deleted: HashMap<Name, Ms>,
-    /// Until when a confirmed mark stands.
+    /// The end of a confirmed mark.
     marks: HashMap<Name, Ms>,
     /// Work that has succeeded, with the end of its mark if that is known.
     pub(super) successes: HashSet<(Name, Option<Ms>)>,
     pub(super) breaches: Vec<String>,
 }
 
-/// Who believes to have these locks.
+/// A holder that relies on these locks.
 pub(super) struct Holder {
     pub(super) who: String,
     /// When its call began.
@@ -46,7 +47,7 @@ pub(super) struct Waiting {
 }
 
 impl Ledger {
-    /// Someone begins to rely on these locks. Returns its key, and who else relies on one of them.
+    /// A holder begins to rely on these locks. Returns its key, and another holder that relies on one of them.
     pub(super) fn begin(&mut self, holder: Holder) -> (u64, Option<String>) {
         let shares = |name: &Name, other: &Holder| {
             other.names.contains(name) && !self.was_forced(name, holder.called.min(other.called))
@@ -63,7 +64,7 @@ impl Ledger {
         (self.next, rival)
     }
 
-    /// What is wrong with a new hold: its token, the minimum hold before it, or a mark that must have kept it away.
+    /// Checks a new hold: its token, the minimum hold before it, and marks that must have prevented it.
     pub(super) fn judge_grant(
         &mut self,
         name: &Name,
@@ -102,7 +103,7 @@ impl Ledger {
         self.forced.get(name) >= Some(&since)
     }
 
-    /// The mark of a work is confirmed, and stands until then. Returns whether it is the first one of its period.
+    /// A mark with this end is confirmed. Returns whether it is the first one of its period.
     pub(super) fn is_marked(&mut self, name: &Name, called: Ms, until: Ms) -> bool {
         if self.was_forced(name, called) {
             return true;
@@ -111,13 +112,13 @@ impl Ledger {
         before != Some(until)
     }
 
-    /// Whether a caller may be told that the work is done until then.
+    /// Whether a call may return that the work is done until this time.
     pub(super) fn is_done(&self, name: &Name, called: Ms, until: Ms) -> bool {
         let has = |until| self.successes.contains(&(Arc::clone(name), until));
         self.was_forced(name, called) || has(Some(until)) || has(None)
     }
 
-    /// How many holders believe to have a permit.
+    /// The number of holders that rely on a permit.
     pub(super) fn permits_out(&self) -> usize {
         let has_one = |holder: &&Holder| {
             let is_permit = |name: &&Name| permit_id::number(name).is_some();

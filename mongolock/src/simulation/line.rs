@@ -1,4 +1,4 @@
-//! The way of one process to the server, and what happens to a command on it.
+//! The network between one process and the server, and what happens to a command in it.
 
 use std::fmt;
 use std::future::pending;
@@ -16,18 +16,18 @@ use super::{chance, choice, errors, millis};
 use crate::LockError;
 use crate::protocol::Ms;
 
-/// After a command without a reply the engine sends it anew within this time, and once more after an error.
+/// The time within which the engine sends a command without a reply again, and once more after an error.
 const SILENCE: Duration = Duration::from_secs(8);
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 
 pub(super) struct Line {
     pub(super) world: Arc<World>,
     pub(super) number: usize,
-    /// An operator has no faults, so that it is known what was released by force.
+    /// The network of an operator has no faults, so that the results of forced releases are known.
     has_faults: bool,
     is_dead: AtomicBool,
     paused_until: AtomicI64,
-    /// Until when faults may still have an effect.
+    /// The time until which faults may still have an effect.
     trouble_until: AtomicI64,
 }
 
@@ -37,11 +37,11 @@ impl fmt::Debug for Line {
     }
 }
 
-/// What happens to a command on its way.
+/// The way of a command through the network.
 struct Trip {
     there: Duration,
     back: Duration,
-    /// How long the server takes after it has read its clock.
+    /// The time that the server takes after it has read its clock.
     hangs: Duration,
     /// The number of rows that are applied.
     rows: usize,
@@ -49,14 +49,14 @@ struct Trip {
     again: Option<Duration>,
 }
 
-/// What the process learns of it.
+/// The result of a command for its process.
 enum Fate {
     Reply,
-    /// It was applied, and nobody says so.
+    /// It was applied, and there is no reply.
     Silent,
-    /// It was applied, and ends with an error all the same.
+    /// It was applied, and still ends with an error.
     Failed(Error),
-    /// It was not applied, and nobody says so.
+    /// It was not applied, and there is no reply.
     Lost,
     /// It was not applied, and ends with an error.
     Refused(Error),
@@ -91,12 +91,12 @@ impl Line {
             .fetch_max(self.world.now() + whole(lasts), Relaxed);
     }
 
-    /// When the effect of the last fault has ended.
+    /// The time at which the effect of the last fault has ended.
     pub(super) fn trouble_until(&self) -> i64 {
         self.trouble_until.load(Relaxed)
     }
 
-    /// Waits until the process is not paused. One that has crashed stays so for ever.
+    /// Waits until the process is not paused. A crashed process waits for ever.
     pub(super) async fn runs(&self) {
         loop {
             if self.is_dead.load(Relaxed) {
@@ -171,7 +171,7 @@ impl Line {
         }
     }
 
-    /// What goes wrong with a command.
+    /// Chooses the fault of a command.
     fn fault(&self, trip: &mut Trip, rows: usize) -> Option<(Fate, &'static str)> {
         let (world, happens) = (&self.world, |knob: Knob| chance(self.world.plan.knob(knob)));
         let left = world.without_primary();
@@ -182,7 +182,7 @@ impl Line {
             return Some((Fate::Refused(errors::command(errors::OVERLOADED)), "is rejected"));
         }
         if happens(Late) {
-            // A deleted document leaves no token, and a command that hangs would begin with that of its own time.
+            // A deleted document leaves no token, and a delayed command would begin with the token of its own time.
             let deletes = world.plan.has(Sweeps) || world.plan.has(Neighbours);
             let part = if fastrand::bool() || deletes {
                 &mut trip.there
@@ -230,7 +230,7 @@ fn bad_network(trip: &mut Trip, is_long: bool) -> (Fate, &'static str) {
         1 => return (Fate::Silent, "loses its reply"),
         2 => trip.there = millis(20..=3000),
         3 => trip.back = millis(20..=3000),
-        // The claim of a long lease that has ended would begin one that nobody knows of.
+        // A late claim would begin a long lease that no process knows about.
         _ if is_long => return (Fate::Lost, "is lost"),
         _ => trip.again = Some(millis(1..=10_000)),
     }

@@ -1,4 +1,4 @@
-//! What the store of a process sends to the simulated server.
+//! The commands that the store of a process sends to the simulated server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::LockError;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then};
 use crate::store::{LockStream, Looked, MemoryStore, Replies};
 
-/// The way of one process to the server, as its store sees it.
+/// The network between one process and the server, for its store.
 pub(crate) struct Link(pub(super) Arc<Line>);
 
 impl Link {

@@ -1,5 +1,5 @@
-//! Runs the real engine and its faces against a server in memory, behind a bad network and in virtual time. `README.md` says what
-//! is simulated, and what counts as a breach.
+//! Runs the real engine and its faces against a server in memory, behind an unreliable network and in virtual time.
+//! `README.md` says what is simulated, and what counts as a violation.
 
 mod calls;
 mod disturbances;
@@ -34,16 +34,16 @@ use world::World;
 const PATIENCE: Duration = Duration::from_secs(200);
 
 thread_local! {
-    /// The panics on this thread. Those of the engine's own tasks are noticed nowhere else.
+    /// The number of panics on this thread. Only this counter notices panics of the engine's own tasks.
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether something happens that happens so often of a thousand times.
+/// Whether an event happens that has this probability in thousandths.
 fn chance(permille: u32) -> bool {
     permille > 0 && fastrand::u32(0..1000) < permille
 }
 
-/// A random time of so many milliseconds.
+/// A random time in this range of milliseconds.
 fn millis(range: RangeInclusive<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(range))
 }

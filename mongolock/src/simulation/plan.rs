@@ -1,11 +1,11 @@
-//! The scenarios, and what a seed makes of one.
+//! The scenarios, and the random plan of a seed.
 
 use std::time::Duration;
 
 use self::Knob::*;
 use super::{choice, millis};
 
-/// What callers do.
+/// The work of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Lock,
@@ -15,16 +15,16 @@ pub(super) enum Work {
     Period,
     /// Work that may succeed once.
     Once,
-    /// A lock that is detached in the end.
+    /// A lock that is finally detached.
     Detach,
     /// A call with the handle of a detached lease.
     Handle,
 }
 
-/// What can happen in a scenario. Numbers are those of a thousand commands, events or calls; the others are 1.
+/// The disturbances that a scenario can have. Numbers are thousandths of commands, events or calls; the others are 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Knob {
-    /// Commands that are lost, slow or doubled, or whose replies are.
+    /// Commands or replies that are lost, slow or doubled.
     Network,
     /// Commands that end with an error of the driver or the server.
     Errors,
@@ -32,7 +32,7 @@ pub(super) enum Knob {
     Late,
     /// Commands of several rows that end in their middle.
     Parts,
-    /// Events of the change stream that are lost, late or doubled; and streams fail.
+    /// Events of the change stream that are lost, late or doubled, and streams that fail.
     Stream,
     /// Calls that are dropped before their end.
     Drops,
@@ -47,15 +47,15 @@ pub(super) enum Knob {
     Sweeps,
     /// Other programs take the same locks.
     Neighbours,
-    /// The server's clock jumps: then leases end too early, and only tokens are judged.
+    /// The server's clock jumps: then leases end too early, and only tokens are checked.
     Leaps,
-    /// Leases last for ten minutes, so that one which nobody gives back is still there at the end.
+    /// Leases last for ten minutes, so that a lease that was never released still exists at the end.
     Long,
 }
 
 type Knobs = &'static [(Knob, u32)];
 
-/// The name of a scenario, what its callers do, and what can happen.
+/// The name of a scenario, the work of its callers, and its disturbances.
 pub(super) type Scenario = (&'static str, &'static [Work], &'static [Knobs]);
 
 const LOCKS: &[Work] = &[Work::Lock];
@@ -102,7 +102,7 @@ pub(super) static SCENARIOS: &[Scenario] = &[
     ),
 ];
 
-/// What the seed has drawn.
+/// The random choices of a seed.
 pub(super) struct Plan {
     scenario: &'static Scenario,
     pub(super) lasts: Duration,
@@ -116,7 +116,7 @@ pub(super) struct Plan {
     pub(super) thinks: u64,
     /// The length of the periods of a work.
     pub(super) period: Duration,
-    /// How many milliseconds a command takes at most.
+    /// The longest time of a command, in milliseconds.
     pub(super) trip: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A process: a provider on a line of its own, and its callers.
+//! A process: a provider with a network of its own, and its callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -91,12 +91,12 @@ impl Process {
             format!("the shutdown of {number} took {:?}", begun.elapsed())
         });
         ended(world, callers).await;
-        // The server keeps a lease that has ended by its time a little longer than its holder.
+        // At the server an expired lease ends a little later than for its holder.
         sleep(Duration::from_millis(150)).await;
         self.check_has_released_all();
     }
 
-    /// Whether no fault had an effect for so many milliseconds.
+    /// Whether no fault had an effect for this number of milliseconds.
     fn is_quiet(&self, millis: i64) -> bool {
         self.line.trouble_until() < self.world().now() - millis
     }

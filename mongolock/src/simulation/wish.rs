@@ -1,4 +1,4 @@
-//! What a caller wants.
+//! The locks and the options of a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::{Lock, LockKind, permit_id};
 /// The semaphore of a run.
 pub(super) const SEMAPHORE: &str = "permits";
 
-/// The patience of a caller who does not drop a call.
+/// The patience of a caller that never drops a call.
 const PATIENT: Duration = Duration::from_secs(100_000);
 
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) work: Work,
-    /// What users call it: one name, or those of a set.
+    /// The names that users see: one name, or those of a set.
     pub(super) names: Vec<String>,
-    /// Its documents: those of all permits of a semaphore.
+    /// The names of its documents: for a semaphore, those of all permits.
     pub(super) documents: Vec<Name>,
     pub(super) expiry: Duration,
     pub(super) limit: Option<Duration>,
@@ -63,7 +63,7 @@ impl Wish {
         }
     }
 
-    /// Whether one of the documents is not enough.
+    /// Whether the call needs all of the documents.
     pub(super) fn wants_all(&self) -> bool {
         self.work == Work::Set
     }
@@ -77,14 +77,14 @@ impl Wish {
         }
     }
 
-    /// When the call has to end.
+    /// The time after which the call must have ended.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let is_single = self.is_try && !self.runs;
         self.limit.or(is_single.then_some(TRY_LIMIT))
     }
 }
 
-/// The time after which a caller drops a future; within so many milliseconds if it does.
+/// The time after which a caller drops a future: at most this number of milliseconds, if it drops it at all.
 pub(super) fn patience(plan: &Plan, most: u64) -> Duration {
     if chance(plan.knob(Drops)) {
         millis(0..=most)

@@ -1,4 +1,4 @@
-//! What the callers of a process do.
+//! The work of the callers of a process.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{Lock, LockError, LockKind};
 
 pub(super) struct Caller(pub(super) Arc<Process>);
 
-/// How a body failed: by itself, or by its lock.
+/// The failure of a body: its own, or that of its lock.
 struct Failed(Option<LockError>);
 
 impl From<LockError> for Failed {
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// Holds what a call has got, and ends that in one of many ways.
+    /// Keeps the hold of a call, and ends it in one of many ways.
     pub(super) async fn holds(&self, call: Call, guard: Guard) {
         let tenure = Tenure::begin(&call, guard.context());
         let facts = Arc::clone(&tenure.facts);

@@ -1,4 +1,4 @@
-//! What all processes have in common: the server, its state, and the record of what has happened.
+//! The data that all processes share: the server, its state, and the record of events.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -24,10 +24,10 @@ pub(super) struct World {
     ledger: Mutex<Ledger>,
     /// The leases that were detached.
     pub(super) handles: Mutex<Vec<Arc<Detached>>>,
-    /// Until when there is no primary, and how often there was a new one.
+    /// The time until which there is no primary, and the number of elections.
     pub(super) no_primary_until: AtomicI64,
     pub(super) elections: AtomicU64,
-    /// How many of a thousand commands are rejected because of the load.
+    /// The number of a thousand commands that are rejected because of the load.
     pub(super) rejected: AtomicU32,
     begun: Instant,
     is_over: AtomicBool,
@@ -61,12 +61,12 @@ impl World {
         whole(self.begun.elapsed())
     }
 
-    /// The same of the server's clock, unless that has jumped.
+    /// The same for a time of the server's clock, unless that clock has jumped.
     pub(super) fn of_server(at: Ms) -> i64 {
         at - START
     }
 
-    /// Notes an event. The digest of all is the same if the same has happened.
+    /// Records an event. Runs with the same events have the same digest.
     pub(super) fn note(&self, event: impl FnOnce() -> String) {
         let (now, event) = (self.now(), event());
         let mut hasher = DefaultHasher::new();
@@ -89,12 +89,12 @@ impl World {
         }
     }
 
-    /// A promise that needs a server's clock that does not jump.
+    /// Checks a property that holds only if the server's clock does not jump.
     pub(super) fn check_sound(&self, holds: bool, breach: impl FnOnce() -> String) {
         self.check(holds || !self.plan.has_sound_clock(), breach);
     }
 
-    /// Whether there are no more faults, and callers begin nothing more.
+    /// Whether the faults have stopped, and callers begin no more calls.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }
@@ -104,7 +104,7 @@ impl World {
         self.note(|| "no more faults".to_owned());
     }
 
-    /// For how long there is no primary yet.
+    /// The time until there is a primary.
     pub(super) fn without_primary(&self) -> Duration {
         let left = self.no_primary_until.load(Relaxed) - self.now();
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
@@ -134,7 +134,8 @@ impl World {
         found
     }
 
-    /// Since when one of these locks is free, or all of them. One without a document is free since its deletion.
+    /// The time since which one of these locks is free, or all of them. A lock without a document is free since its
+    /// deletion.
     pub(super) fn free_since(&self, names: &[Name], wants_all: bool) -> Option<Ms> {
         let deleted = |name: &Name| self.ledger().deleted.get(name).copied().unwrap_or(0);
         let since = |name: &Name| Some(self.memory.free_since(name)?.max(deleted(name)));

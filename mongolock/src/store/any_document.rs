@@ -30,7 +30,7 @@ fn read_document(document: &Document) {
         sight.is_free(millis(margin));
         sight.until_free(millis(margin));
         if let Ok(info) = info("n", &sight, margin) {
-            // Everything that is shown of a lock.
+            // Everything that is shown about a lock.
             drop(format!("{info:?}"));
         }
     }

@@ -23,7 +23,7 @@ pub(crate) enum LockStream {
     Mongo(Box<StreamReader>),
     /// The events of all locks.
     Memory(Receiver<News>),
-    /// What the network of the simulation delivers; it ends with the stream.
+    /// The events that the network of the simulation delivers; it ends with the stream.
     #[cfg(test)]
     Simulated(tokio::sync::mpsc::UnboundedReceiver<Result<News, LockError>>),
 }
@@ -106,7 +106,8 @@ fn pipeline(names: Option<Document>) -> Vec<Document> {
     if let Some(names) = names {
         matching.insert("$and", vec![names]);
     }
-    // MongoDB 4.4 knows only two values. It has no time of an event by the clock; only the second of `clusterTime` is known there.
+    // MongoDB 4.4 supports only two operands here. Its events have no wall-clock time; only the second of `clusterTime`
+    // is known.
     let either = |field: &str| doc! { "$ifNull": [format!("$fullDocument.{field}"), format!("$updateDescription.updatedFields.{field}")] };
     let kept = doc! {
         "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": {

@@ -1,4 +1,4 @@
-//! A client of this library's own, and errors about its connection string without the secrets in it.
+//! The library's own client, and errors about its connection string, without secrets.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::error::connection_string;
 use crate::sync::lock;
 use crate::timing::CLIENT_LIMIT;
 
-/// A client that this library has made, with what its monitoring says. Providers that are made from one another share it,
-/// and the last one that is shut down ends it.
+/// A client that this library has created, and the results of its monitoring. Providers that are built from one another
+/// share it, and the last one that is shut down ends it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     /// What the driver reports about its servers, connections and log-ins.
@@ -39,14 +39,15 @@ impl Connection {
         self.servers.end_questions().await;
         let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
         if shutdown(false).await.is_err() {
-            // A server that does not answer must not keep the process.
+            // A server that does not reply must not delay the end of the process.
             let _ = shutdown(true).await;
         }
     }
 }
 
-/// Makes a client whose monitoring tells why MongoDB cannot be reached. Nothing is awaited from a server, except for the
-/// DNS records that a `mongodb+srv` string names. `selection` is how long the driver looks for a server if the string does not say.
+/// Creates a client whose monitoring shows why MongoDB cannot be reached. It waits for no server, except for the DNS
+/// records of a `mongodb+srv` string. `selection` is how long the driver looks for a server if the string does not set
+/// that time.
 pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Arc<Connection>, LockError> {
     let refused = |error| connection_string::refused(uri, error);
     let mut options = options(uri.trim()).await.map_err(refused)?;
@@ -60,17 +61,18 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     }))
 }
 
-/// The number of connections of the pool, of which the lock needs more than the driver has by default: its commands, the stream, and
-/// rows that failed together and go alone.
+/// The number of connections of the pool. The library needs more than the driver's default: for its commands, the
+/// stream, and rows that have failed together and are sent alone.
 const POOL: u32 = 16;
 
-/// What the connection string says, and three options in which this library differs from the driver if they do not stand there.
+/// The options of the connection string, and three options for which this library has other defaults than the driver.
 async fn options(uri: &str) -> mongodb::error::Result<ClientOptions> {
     let mut options = ClientOptions::parse(uri).await?;
-    // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
+    // This library itself repeats commands that the server rejects for overload: renewals soon, and other commands
+    // later.
     options.max_adaptive_retries.get_or_insert(0);
-    // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections keep it from
-    // opening others for as long as they last.
+    // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections
+    // prevent it from opening others for as long as they are silent.
     let pool = *options.max_pool_size.get_or_insert(POOL);
     options.max_connecting.get_or_insert(pool.min(POOL));
     Ok(options)

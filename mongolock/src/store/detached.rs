@@ -1,4 +1,4 @@
-//! What is done to detached leases.
+//! The commands on detached leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::{LeaseHandle, LockError, LossReason, task};
 pub(crate) type Extended = Result<DateTime, LossReason>;
 
 impl Store {
-    /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
-    /// a set ends with the first of its locks, and the command stops at the first one whose lease is lost. For a set a query
-    /// follows.
+    /// Extends a detached lease that has not ended to this time from now on, and returns its end. It never shortens a
+    /// lease. The lease of a set ends with the first of its locks, and the command stops at the first one whose lease
+    /// is lost. For a set a query follows.
     pub(crate) async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<Extended, LockError> {
         let then = Then::Extend { ttl: millis(ttl) };
         let rows = rows(handle, &When::runs(handle.lock_id()), &then);
@@ -59,9 +59,9 @@ impl Store {
         Ok(!replies.iter().all(|reply| reply.is_applied == Some(false)))
     }
 
-    /// Runs these rows; without a reply for two seconds longer than their limit their connection must be dead.
+    /// Runs these rows. If there is no reply two seconds after their time limit, their connection must be dead.
     async fn reply(&self, rows: &[Row], order: Order) -> Result<Vec<Reply>, LockError> {
-        // It is on the heap, because each function around it would contain it otherwise.
+        // The future is on the heap, because otherwise each calling function would contain it.
         let running = Box::pin(async {
             self.run(rows, order, RELEASE_LIMIT)
                 .await

@@ -1,4 +1,4 @@
-//! Sends each command to the store that there is: MongoDB, memory, or the server of the simulation.
+//! Sends each command to the store of the provider: MongoDB, memory, or the server of the simulation.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -43,12 +43,12 @@ impl Store {
         self.mongo().map_or(Ok(()), |store| store.gate.check())
     }
 
-    /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
+    /// Whether every command ends at once: then a request needs no task, because it cannot be interrupted.
     pub(crate) fn never_waits(&self) -> bool {
         matches!(self, Self::Memory(_))
     }
 
-    /// Whether a provider counts by tokio's clock, which a test can pause.
+    /// Whether a provider uses tokio's clock, which a test can pause.
     pub(crate) fn has_clock_of_tokio(&self) -> bool {
         self.mongo().is_none()
     }
@@ -61,7 +61,7 @@ impl Store {
         LockError::no_reply(request, waited)
     }
 
-    /// [`Self::no_reply`] of a call that ends with it, with what the driver has said about its connections.
+    /// [`Self::no_reply`] for a call that ends with this error, with the driver's reports about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self.mongo() {
             Some(store) if self.overloaded_for().is_none() => store.servers.unanswered(request, waited),
@@ -102,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Whether a request may have taken effect: before the first connection of a client none has.
+    /// Whether a request may have taken effect: none has before the first connection of the client.
     pub(crate) fn has_been_connected(&self) -> bool {
         self.mongo().is_none_or(|store| store.servers.has_been_used())
     }
@@ -112,19 +112,20 @@ impl Store {
         lock(&self.mongo()?.shown).confirmed
     }
 
-    /// For how long the server has rejected commands on this client for overload; `None` if it has rejected none lately.
+    /// The time for which the server has rejected commands of this client for overload; `None` if it has not rejected
+    /// any recently.
     pub(crate) fn overloaded_for(&self) -> Option<Duration> {
         self.mongo()?.servers.overload.duration()
     }
 
-    /// Notes what the outcome of a command says about the server.
+    /// Notes the result of a command, which shows the state of the server.
     pub(crate) fn note<T>(&self, outcome: &Result<T, LockError>) {
         if let Some(store) = self.mongo() {
             store.servers.overload.note(outcome);
         }
     }
 
-    /// What stands in handles for the locks of this store.
+    /// The text in handles that identifies the locks of this store.
     pub(crate) fn home(&self) -> String {
         match self {
             Self::Mongo(store) => store.locks.namespace().to_string(),
@@ -134,7 +135,7 @@ impl Store {
         }
     }
 
-    /// Whether there are transactions that could have a guarding statement.
+    /// Whether the store has transactions, which could have a guarding statement.
     pub(crate) fn has_transactions(&self) -> bool {
         self.mongo().is_some()
     }
@@ -167,8 +168,8 @@ impl Store {
         }
     }
 
-    /// The state of the index that removes the documents of unused locks, which is created first if it is missing and `creates` is
-    /// true. It sends several commands, none of which can delay those of others by more than a second.
+    /// The state of the TTL index, which is created first if it is missing and `creates` is true. It sends several
+    /// commands, none of which can delay those of others by more than a second.
     pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
         let Some(store) = self.mongo() else {
             return Ok(IndexState::Ready);

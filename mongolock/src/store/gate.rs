@@ -92,8 +92,8 @@ impl Gate {
         reply
     }
 
-    /// Waits for the reply to a command. Callers learn soon that it cannot be sent. The commands of the engine and of streams have
-    /// limits of their own.
+    /// Waits for the reply to a command. Callers soon get an error if it cannot be sent. The commands of the engine and
+    /// of streams have limits of their own.
     async fn send<T>(
         &self,
         kind: CommandKind,
@@ -111,7 +111,7 @@ impl Gate {
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);
-        // A task can be late only on a runtime that is blocked.
+        // A task can be late only if its runtime is blocked.
         let _ = timeout(CLOSE_LIMIT, self.is_closed.closed()).await;
     }
 }
@@ -138,7 +138,7 @@ impl Passage {
         tokio::select! {
             biased;
             reply = command => reply,
-            // It fails only without a gate, and the gate lives as long as its store.
+            // It fails only without a gate, and the gate exists as long as its store.
             _ = self.0.wait_for(|closed| *closed) => Err(Meaning::Closed.error()),
         }
     }

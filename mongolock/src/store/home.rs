@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use tokio::runtime::Handle;
 
-/// The runtime on which a client was made, or else first used. The tasks of the driver run there and end with it, and the
-/// client is of no use after that.
+/// The runtime on which a client was created or first used. The driver's tasks run there and end with it, and after
+/// that the client is useless.
 #[derive(Default)]
 pub(super) struct Home(OnceLock<Handle>);
 
@@ -53,7 +53,7 @@ mod tests {
             first.block_on(async { home.settle() });
             first.block_on(async { assert!(!home.has_ended()) });
             other.block_on(async {
-                // The first one stays the home.
+                // The first runtime stays the home.
                 home.settle();
                 assert!(!home.has_ended());
             });

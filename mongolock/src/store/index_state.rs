@@ -32,10 +32,10 @@ pub enum IndexState {
     },
     /// The collection is capped: MongoDB removes no document from it by its age.
     Capped,
-    /// The collection has the non-simple collation, which ignores separators. Then the permit of a
-    /// [`Semaphore`](crate::Semaphore) can be the lock of another name, and names that differ in their accents may be one
-    /// lock. Create the collection without a collation. After [`index_state`](crate::LockAdmin::index_state) the TTL index
-    /// exists.
+    /// The collection has a collation of its own, which ignores separators. Then the permit of a
+    /// [`Semaphore`](crate::Semaphore) can be the lock of another name, and names that differ only in accents may be
+    /// one lock. Create the collection without a collation. After [`index_state`](crate::LockAdmin::index_state) the
+    /// TTL index exists.
     Collation {
         /// The locale of the collation.
         locale: String,

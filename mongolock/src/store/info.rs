@@ -11,14 +11,14 @@ use crate::duration::as_seconds;
 use crate::protocol::{Sight, Value};
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
-/// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
+/// The beginning of the year 0 in milliseconds since 1970: RFC 3339 has no earlier time.
 const FIRST_DATE: i64 = -62_167_219_200_000;
 
-/// The last moment of the year 9999 in milliseconds since 1970: RFC 3339 has no later one.
+/// The end of the year 9999 in milliseconds since 1970: RFC 3339 has no later time.
 const LAST_DATE: i64 = 253_402_300_799_999;
 
-/// One lock as its document describes it at one moment of the server's clock: state, owner, fencing token and lease.
-/// Returned by [`LockAdmin`](crate::LockAdmin).
+/// One lock, from its document, at one time of the server's clock: state, owner, fencing token and lease. Returned by
+/// [`LockAdmin`](crate::LockAdmin).
 ///
 /// It implements [`Serialize`] for reports and logs. The fields have their Rust names in this order, dates are RFC 3339
 /// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`,
@@ -61,7 +61,7 @@ pub struct LockInfo {
     /// one waiter to the next without another command. The document then has the last token of the block, and the token
     /// of the present holder can be smaller.
     ///
-    /// In the document of a permit it is only a number that rises: it tells one hold from the next for
+    /// In the document of a permit it is only a number that increases: it distinguishes one hold from the next for
     /// [`only_if`](crate::ForceRelease::only_if), and protects no data.
     pub fencing_token: FencingToken,
     /// The time at which the lock was last acquired from the server.

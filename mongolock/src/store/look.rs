@@ -147,7 +147,7 @@ pub(super) fn literally(text: &str) -> String {
     pattern
 }
 
-/// A length of time; nothing if it is less than nothing.
+/// A length of time; zero if it is negative.
 pub(crate) fn duration(millis: Ms) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }

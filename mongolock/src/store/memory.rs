@@ -27,12 +27,12 @@ use crate::sync::lock;
 pub(crate) struct MemoryStore {
     /// The time at which the store's clock started.
     start: Instant,
-    /// The wall clock's time at the start, which is the beginning of the store's clock.
+    /// The time of the wall clock at the start, at which the store's clock begins.
     started_at: Ms,
-    /// What tells the store from all others, in the handles of its detached leases.
+    /// The id of the store in the handles of its detached leases, which distinguishes it from all other stores.
     pub(super) id: String,
     documents: Mutex<Documents>,
-    /// What happens to locks, for the waiters.
+    /// The changes of locks, for the waiters.
     pub(super) events: broadcast::Sender<News>,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
@@ -195,7 +195,7 @@ impl MemoryStore {
     /// Reports an event to the waiters; it is no error if there are none.
     fn report(&self, name: &Name, sight: Option<&Sight>) {
         if self.events.receiver_count() > 0 {
-            // The last receiver may have left in the meantime.
+            // The last receiver may have been dropped in the meantime.
             let _ = self.events.send(News {
                 name: Arc::clone(name),
                 sight: sight.cloned(),

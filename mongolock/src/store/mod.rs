@@ -52,12 +52,12 @@ use crate::protocol::Reply;
 #[cfg(test)]
 use crate::simulation::Link;
 
-/// The replies to rows in their order; the error is that of the query about several of them. It says nothing about the rows
-/// themselves, which the command before it may have applied, however the query has failed.
+/// The replies to rows in their order. The error is that of the query after several rows: it does not concern the rows
+/// themselves, which the command before the query may have applied.
 pub(crate) type Replies = Result<Vec<Result<Reply, LockError>>, LockError>;
 
 /// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
-/// its end: the store itself gives up a command without a reply, when its outcome no longer depends on the reply.
+/// it ends: the store itself gives up a command without a reply, when no result depends on that reply any more.
 pub(crate) enum Store {
     Mongo(Opaque<MongoStore>),
     Memory(Arc<MemoryStore>),

@@ -1,4 +1,4 @@
-//! What operators read, and what they end by force.
+//! The reads and forced releases of operators.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the outcomes of a provider's commands say about its server: whether it rejects commands for overload.
+//! Finds out from the results of a provider's commands whether its server rejects commands for overload.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Overload {
         }
     }
 
-    /// For how long the server has rejected commands; `None` if it has rejected none in the last [`OVERLOAD_MEMORY`].
+    /// The time since the first rejection; `None` if there was no rejection in the last [`OVERLOAD_MEMORY`].
     pub(crate) fn duration(&self) -> Option<Duration> {
         let now = Instant::now();
         let since = lock(&self.state).rejections.since(now, OVERLOAD_MEMORY)?;

@@ -1,5 +1,5 @@
-//! What the driver's events say of a client's servers: why no request can be sent, and whether the hosts of the connection
-//! string belong to one replica set.
+//! The state of a client's servers by the driver's events: why no request can be sent, and whether the hosts of the
+//! connection string belong to one replica set.
 
 use std::collections::HashMap;
 use std::mem;
@@ -26,10 +26,10 @@ use crate::error::meaning::{Meaning, code};
 use crate::sync::lock;
 use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
 
-/// What the log of a server calls a client that asks for the server's replica set.
+/// The application name of a client that asks a server for its replica set, as shown in the server's log.
 const APP_NAME: &str = "mongolock: which replica set";
 
-/// The servers of one client. Without events it knows only what the replies to the commands of the providers show.
+/// The servers of one client. Without the driver's events, only the replies to the commands of the providers are known.
 #[derive(Default)]
 pub(crate) struct Reachability {
     known: watch::Sender<Known>,
@@ -39,34 +39,35 @@ pub(crate) struct Reachability {
     pub(super) overload: Overload,
     /// The size of the client's pool of connections, if its options set one and are known.
     pub(super) pool: Option<u32>,
-    /// The questions to hosts of the connection string that are under way.
+    /// The requests to hosts of the connection string that are in flight.
     questions: Mutex<JoinSet<()>>,
 }
 
-/// What is known of the servers by the events and replies so far.
+/// What is known about the servers from the events and replies so far.
 #[derive(Default)]
 struct Known {
     /// The replica set that the connection string names.
     named: Option<String>,
-    /// The driver's last description of its servers; `None` if its events do not come here.
+    /// The driver's last description of its servers; `None` if the driver's events are not observed.
     topology: Option<TopologyDescription>,
     /// Since when no server can be reached.
     out_since: Option<Instant>,
-    /// The error of the last log-in, unless a connection was used since.
+    /// The error of the last log-in, unless a connection was used after it.
     refused: Option<Error>,
-    /// What is said of the last server that does not belong to the named replica set. The driver forgets most of these at once.
+    /// The text about the last server that does not belong to the named replica set. The driver removes most of these
+    /// servers at once.
     foreign: Option<String>,
     /// The time at which a request last got a connection, which includes the log-in.
     used: Option<Instant>,
     /// The hosts of the connection string that the driver has not removed.
     seeds: Vec<ServerAddress>,
-    /// The ids of the processes of the servers, which are the same whatever the name is by which a server was reached.
+    /// The ids of the processes of the servers. They do not depend on the name by which a server was reached.
     processes: HashMap<ServerAddress, Option<ObjectId>>,
-    /// The number of removed hosts whose answer is not judged yet.
+    /// The number of removed hosts whose replica set is not known yet.
     asked: usize,
-    /// The time up to which calls wait for that.
+    /// The time until which calls wait for that.
     wait_until: Option<Instant>,
-    /// What is said of two hosts that belong to different replica sets.
+    /// The text about two hosts that belong to different replica sets.
     two_sets: Option<String>,
 }
 
@@ -181,12 +182,12 @@ impl Reachability {
         error.unwrap_or_else(|| LockError::no_reply(request, waited))
     }
 
-    /// Asks a host of the connection string that the driver has removed for its replica set. How a host is spelt says nothing: one
-    /// server can have many names.
+    /// Asks a host of the connection string that the driver has removed for its replica set. The name of a host proves
+    /// nothing, because one server can have many names.
     async fn ask(self: Arc<Self>, host: ServerAddress, options: ClientOptions) {
         let hello = hello(host.clone(), options).await.unwrap_or_default();
         let mut known = self.known.subscribe();
-        // It fails only without a sender, which lives as long as `self`.
+        // It fails only without a sender, and the sender exists as long as `self`.
         let _ = known
             .wait_for(|known| known.compared(&host, &hello).is_some())
             .await;
@@ -198,7 +199,7 @@ impl Reachability {
         });
     }
 
-    /// Ends the questions, before the client ends.
+    /// Ends the requests for replica sets, before the client ends.
     pub(super) async fn end_questions(&self) {
         let mut questions = mem::take(&mut *lock(&self.questions));
         questions.shutdown().await;
@@ -227,8 +228,8 @@ impl Reachability {
 }
 
 impl Known {
-    /// Notes an event, and returns the hosts of the connection string that the driver has removed with it. It removes hosts when it
-    /// has found a replica set.
+    /// Notes an event, and returns the hosts of the connection string that the driver has removed with it. The driver
+    /// removes hosts when it has found a replica set.
     fn note(&mut self, event: SdamEvent) -> Vec<ServerAddress> {
         match event {
             SdamEvent::ServerHeartbeatSucceeded(event) => self.heard(event.server_address, &event.reply),
@@ -279,14 +280,14 @@ impl Known {
         removed
     }
 
-    /// Why no server takes requests that write, and the time at which a request fails for it that began at this time. One that was
-    /// sent may still get its reply.
+    /// Why no server accepts writes, and the time at which a request that began at `begun` fails for this reason. A
+    /// request that was sent may still get its reply.
     fn obstacle(&self, begun: Instant, fails_in_outage: bool) -> Option<(Option<Instant>, LockError)> {
         let topology = self
             .topology
             .as_ref()
             .filter(|topology| !topology.has_writable_server())?;
-        // No request got a connection since.
+        // No request has got a connection since then.
         let is_unsent = self.used.is_none_or(|used| used < begun);
         let at_once = is_unsent.then_some(begun);
         if let Some(refused) = self.refused.clone() {
@@ -300,10 +301,10 @@ impl Known {
         Some((end, Failure::unreachable(&topology.to_string(), is_unsent)))
     }
 
-    /// Compares a removed host with this reply to `hello` with the servers: an error says that it belongs to another set. `None` as
-    /// long as too little is known.
+    /// Compares the replica set in a removed host's reply to `hello` with that of the servers: an error says that the
+    /// host belongs to another set. `None` while too little is known.
     fn compared(&self, host: &ServerAddress, hello: &Document) -> Option<Result<(), String>> {
-        // A server without a set is no member of another one.
+        // A server without a replica set is not a member of another one.
         let Ok(set) = hello.get_str("setName") else {
             return Some(Ok(()));
         };
@@ -370,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    /// A client, which must live as long as its servers are observed, and what is known of them.
+    /// A client, which must exist as long as its servers are observed, and the state of its servers.
     async fn observed(uri: &str) -> (Client, Arc<Reachability>) {
         let mut options = ClientOptions::parse(uri).await.unwrap();
         let servers = Reachability::observe(uri, &mut options);

@@ -1,4 +1,4 @@
-//! The outcome of a write command by the server's reply.
+//! The result of a write command by the server's reply.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::error::driver_text::coded;
 use crate::error::meaning::Meaning;
 
-/// "Waiting for replication timed out": the outcome of the write is not known.
+/// "Waiting for replication timed out": it is unknown whether a majority has the write.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
-/// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
+/// The result of a write command that was run as a plain command: the same as that of the driver's own write methods.
 ///
 /// `run_command` answers `Ok` for every reply with `ok: 1`, also if the write itself failed or was not confirmed by a
 /// majority. Only a reply without `writeErrors` and without `writeConcernError` is a confirmed write.
@@ -22,12 +22,12 @@ pub(super) fn outcome(ran: Result<Document>) -> Result<Document> {
     }
 }
 
-/// The outcome of a command with several upserts, each of one document: the errors of single ones, by their places. A
-/// duplicate key is no failure: another client has inserted the document of that upsert, and the others go on.
+/// The result of a command with several upserts, each of one document: the errors of single upserts, by their indexes.
+/// A duplicate key is not a failure: another client has inserted the document of that upsert, and the others continue.
 pub(super) fn outcome_of_upserts(ran: Result<Document>) -> Result<Vec<(usize, Error)>> {
     let mut reply = ran?;
     let errors = reply.remove("writeErrors");
-    // What was written is not confirmed.
+    // The writes are not confirmed.
     outcome(Ok(reply))?;
     let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
     let of_upsert = |error: &Document| {

@@ -1,4 +1,4 @@
-//! Runs rows, and looks at documents. Each command is sent at once: whoever sends it has found that there is a place for it.
+//! Runs rows, and reads documents. Each command is sent at once: the core has checked that one more may be in flight.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,7 +19,7 @@ const DEFAULT_POOL: u32 = 10;
 /// Why a command has no replies.
 pub(crate) struct NotRun {
     pub(crate) error: LockError,
-    /// Its writes were applied, if it has any, whatever the error says.
+    /// Whether its writes may have been applied, whatever the error says.
     pub(crate) may_be_applied: bool,
 }
 
@@ -80,20 +80,20 @@ impl Store {
         Ok(replies?)
     }
 
-    /// What the document of a lock says, in a store that replies at once.
+    /// Reads the document of a lock, in a store that replies at once.
     pub(crate) fn sight_at_once(&self, name: &Name) -> Option<Sight> {
         let Self::Memory(store) = self else { return None };
         store.sight(store.now(), name)
     }
 
-    /// The same of all permits of a semaphore, by the name of the group.
+    /// The same for all permits of a semaphore, by the name of the group.
     pub(crate) fn permits_at_once(&self, group: &Name) -> Option<Vec<(u32, Sight)>> {
         let Self::Memory(store) = self else { return None };
         let permits = Looked::Permits(Arc::clone(group));
         Some(numbered(store.find(&permits, Part::ALL)))
     }
 
-    /// What the documents of these locks say, by one query.
+    /// Reads the documents of these locks with one query.
     pub(crate) async fn sights(
         &self,
         names: &[Name],
@@ -106,7 +106,7 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// What the documents of the permits of a semaphore say, by one query.
+    /// Reads the documents of the permits of a semaphore with one query.
     pub(crate) async fn permits(
         &self,
         group: &Name,
@@ -148,7 +148,7 @@ impl Store {
     }
 }
 
-/// What metrics call the command of these rows.
+/// The name of the command of these rows in metrics.
 fn kind(row: &Row) -> CommandKind {
     match row.then {
         Then::Claim { .. } | Then::Adopt { .. } => CommandKind::Acquire,
@@ -171,7 +171,7 @@ async fn noting_wait(
     task::noting_wait(longest, note, command).await
 }
 
-/// What is wrong with the document that a claim has met or changed.
+/// The error for a damaged document that a claim has found or changed.
 pub(super) fn damage(row: &Row, sight: &Sight) -> Option<LockError> {
     let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
         return None;

@@ -1,8 +1,8 @@
-//! What reads a change stream of the server: it opens the stream, keeps the position of each reply, and goes on there after
-//! an error.
+//! Reads a change stream of the server: it opens the stream, keeps the position of each reply, and continues there
+//! after an error.
 //!
-//! The driver has streams of its own. When the connection is cut while one is resumed, the driver repeats the request without
-//! the position, so that the stream begins anew at the present time, without an error.
+//! The driver's own streams are not used: if the connection breaks while a stream is being resumed, the driver repeats
+//! the request without the position, so that the stream starts again at the present time, without an error.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -30,7 +30,8 @@ use crate::meter::CommandKind;
 use crate::task::{driver_call, within};
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT, STREAM_AWAIT};
 
-/// The most events of a reply. It bounds the memory, and the number of events after its end that a stream reads.
+/// The greatest number of events in a reply. It limits the memory, and the number of events that a stream reads after
+/// its end.
 const BATCH: u32 = 500;
 
 /// Where a stream begins or goes on.
@@ -38,7 +39,7 @@ const BATCH: u32 = 500;
 pub(crate) enum Begin {
     Now,
     At(Timestamp),
-    /// After the event or the reply with this position, also if that has ended the stream.
+    /// After the event or the reply with this position, even if that event has ended the stream.
     After(Document),
 }
 
@@ -168,7 +169,7 @@ impl StreamReader {
         if matches!(cursor.get_i64("id"), Ok(0)) {
             self.cursor = None;
             self.has_ended = true;
-            // What the past has ended says nothing of the present collection.
+            // An end that is read from the past does not concern the present collection.
             if self.is_live {
                 self.index.send_replace(None);
             }

@@ -1,4 +1,4 @@
-//! The statement by which a transaction is made only under a lock.
+//! The statement of a transaction that makes sure that it commits only under a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::error::meaning::Meaning;
 use crate::protocol::{LockId, Name, Sight, Then, Until};
 use crate::timing::COMMAND_LIMIT;
 
-/// The name of a lock and the id of a claim on it, as they stand in the document.
+/// The name of a lock and the id of a claim on it, as in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseId {
     pub(crate) name: Name,
     pub(crate) lock_id: LockId,
 }
 
-/// What the statement that guards a commit does with the claim.
+/// The change that the guarding statement of a commit makes to the claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GuardChange {
     /// It keeps the claim.
     Keep,
     /// It renews the claim for this time.
     Renew(Duration),
-    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    /// It replaces the claim with the mark that its work is done, or releases it if the period is over.
     Mark(Until),
 }
 
-/// The outcome of the statement that guards a commit.
+/// The result of the guarding statement of a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GuardOutcome {
     /// The transaction has changed the documents of the claims: no other client can change them until it ends.
@@ -59,8 +59,8 @@ impl MongoStore {
             Ok(updated) if updated.matched_count == keys.len() as u64 => Ok(GuardOutcome::Guarded),
             Ok(_) if self.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
             Err(error) if Meaning::of(&error) != Meaning::Conflict => Err(error.into()),
-            // A document has changed since the transaction began, by a renewal or by another holder. If that cannot
-            // be found out, the caller gets the conflict, after which it can repeat the transaction.
+            // A document has changed since the transaction began, by a renewal or by another holder. If the reason
+            // cannot be found, the caller gets the conflict, after which it can repeat the transaction.
             Err(error) if self.have_locks(keys).await.unwrap_or(true) => Err(error.into()),
             Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
@@ -76,15 +76,15 @@ impl MongoStore {
         reading.session(session).await
     }
 
-    /// The collection on the client of this session: it works with no other one.
+    /// The collection on the client of this session: a session works only with its own client.
     fn locks_of(&self, session: &ClientSession) -> Collection<Document> {
         let namespace = self.locks.namespace();
         let database = session.client().database(&namespace.db);
         database.collection(&namespace.coll)
     }
 
-    /// Whether all claims have their locks. It reads the present state of the primary, even if no majority has confirmed it:
-    /// a holder that may have the lock counts.
+    /// Whether all claims have their locks. This reads the present state of the primary, even if no majority has
+    /// confirmed it: a claim that may have the lock counts as a holder.
     async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
         let names = Looked::Names(keys.iter().map(|key| Arc::clone(&key.name)).collect());
         let found = self.find(&names, Part::ALL, "local", COMMAND_LIMIT).await?;
@@ -94,17 +94,17 @@ impl MongoStore {
     }
 }
 
-/// The query for the documents of these claims, as long as the claims have their locks. The id of a claim stands in no document of
-/// another one, so that the names and the ids need no pairs. With a single condition a router finds the shard.
+/// The query for the documents of these claims, if the claims have their locks. Each id occurs in the documents of one
+/// claim only, so names and ids need not be matched in pairs. With a single condition a router finds the shard.
 fn claimed_by(keys: &[LeaseId]) -> Document {
     let names = keys.iter().map(|key| &*key.name).collect();
     let ids = keys.iter().map(|key| &*key.lock_id).collect();
     doc! { "_id": one_of(names), "lockId": one_of(ids) }
 }
 
-/// The update of the guarding statement. It always changes a document, because a write without a change would not be in
-/// conflict with another one. Two renewals within one millisecond would set the same date, hence it adds a millisecond;
-/// without a renewal that is the only change.
+/// The update of the guarding statement. It always changes a document, because a write without a change would not
+/// conflict with another one. Two renewals within one millisecond would set the same date, so the update adds a
+/// millisecond; without a renewal that is the only change.
 fn guard_stage(change: GuardChange) -> Document {
     let later = doc! { "$add": ["$expiresAt", 1_i64] };
     let set = match change {

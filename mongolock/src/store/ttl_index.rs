@@ -42,8 +42,9 @@ impl MongoStore {
         Ok(collection.filter(|_| exists_or_may).unwrap_or(state))
     }
 
-    /// Builds the index on a collection, of a filled one in one process at a time: without a document there is no lock that a build
-    /// could delay. After a failed build the internal lock is left to expire, so that no process builds again soon.
+    /// Builds the index. On a filled collection only one process at a time builds; an empty collection has no lock that
+    /// a build could delay. After a failed build the internal lock is left to expire, so that no process builds again
+    /// soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
         let (every, one) = (Looked::Filter(LockFilter::new()), Part { after: None, most: 1 });
         let locks = self.find(&every, one, "local", COMMAND_LIMIT).await?;
@@ -56,7 +57,7 @@ impl MongoStore {
         };
         let state = self.build(retention).await?;
         if state == IndexState::Ready {
-            // A failed release does no harm: the lease expires, and the index need not be built again.
+            // A failed release is harmless: the lease expires, and the index need not be built again.
             let _ = self.release_internal(&id).await;
         }
         Ok(state)
@@ -67,7 +68,8 @@ impl MongoStore {
         let seconds = millis(retention) / 1000;
         let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
         let mut command = doc! { "createIndexes": self.locks.name(), "indexes": [index] };
-        // The default waits for every voting member, even while one is down. A standalone server refuses the option.
+        // By default a build waits for every voting member, even while one is down. A standalone server refuses the
+        // option.
         command.insert("commitQuorum", "majority");
         let mut built = self.write(command.clone(), INDEX_BUILD_LIMIT).await;
         if matches!(&built, Err(error) if Meaning::of(error) == Meaning::Unsupported) {
@@ -80,7 +82,7 @@ impl MongoStore {
         }
     }
 
-    /// The state after a build that has had its time, with the same text in the process that builds and in those that do not.
+    /// The state after a build that was aborted at its time limit, with the same text in all processes.
     async fn built(&self, retention: Duration) -> IndexState {
         if let Ok(IndexState::Ready) = self.listed(retention).await {
             return IndexState::Ready;
@@ -108,8 +110,8 @@ impl MongoStore {
         Ok(proved.unwrap_or(IndexState::Missing))
     }
 
-    /// What is wrong with the collection by its options: an index on a capped one removes nothing, and a collation changes which
-    /// names are the same. Without the right to list collections it counts as an ordinary one.
+    /// A problem with the options of the collection: an index on a capped collection removes nothing, and a collation
+    /// changes which names are the same. Without the right to list collections it counts as an ordinary collection.
     async fn collection_state(&self) -> Option<IndexState> {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
         let listed = self.read(command, COMMAND_LIMIT).await.ok()?.next()?;

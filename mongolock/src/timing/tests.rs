@@ -10,9 +10,9 @@ const _: () = {
     const LATE_COMMAND: Duration = Duration::from_millis(crate::protocol::LATE_COMMAND.unsigned_abs());
     assert!(is_less(RELEASE_LIMIT, LATE_COMMAND) && is_less(COMMAND_LIMIT, LATE_COMMAND));
 
-    // The server ends a release before its caller gives up, and a caller knows the outcome before a shutdown ends.
+    // The server ends a release before its caller gives up, and a caller has the result before a shutdown ends.
     assert!(is_less(RELEASE_LIMIT, RELEASE_REPLY_LIMIT) && is_less(RELEASE_REPLY_LIMIT, SHUTDOWN_LIMIT));
-    // What follows a shutdown is short beside it.
+    // The steps after a shutdown are shorter than the shutdown itself.
     assert!(is_less(CLOSE_LIMIT, CLIENT_LIMIT) && is_less(CLIENT_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(UNREACHABLE, PROBE_LIMIT) && is_less(PROBE_LIMIT, PROBE_NO_REPLY));

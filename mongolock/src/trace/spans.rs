@@ -10,8 +10,8 @@ use super::{HoldFields, millis};
 use crate::meter::AcquireOutcome;
 use crate::{FencingToken, LockError};
 
-/// The wait for a lock, or for several, or for a detached lease, from the call to its outcome. Of several names the title stands for
-/// all.
+/// The wait for a lock, for several locks, or for a detached lease, from the call to its result. The title represents
+/// several names.
 pub(crate) fn acquire_span(
     title: &str,
     template: Option<&'static str>,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Times are milliseconds, which are as good as any.
+/// The times of these tests are milliseconds since 1970.
 fn at(millis: i64) -> DateTime {
     DateTime::from_millis(millis)
 }
@@ -199,12 +199,12 @@ fn history(random: &mut impl FnMut(i64) -> i64) -> History {
                 (end, Some(now))
             }
             2 => {
-                // Its holder has died, and its document is deleted.
+                // Its holder has crashed, and its document is deleted.
                 was.events.push(ended(End::ExpiredBy, now));
                 (End::ExpiredBy, Some(now))
             }
             3 => {
-                // Its holder has died, and the next one comes.
+                // Its holder has crashed, and the next one acquires the lock.
                 was.events.push(acquired(number + 100, now));
                 was.turns.push(format!("web-{number} {from}-{now} expired_by"));
                 let next = now;
@@ -216,7 +216,7 @@ fn history(random: &mut impl FnMut(i64) -> i64) -> History {
                 continue;
             }
             _ => {
-                // The last turn goes on, or is over by the document.
+                // The last turn continues, or is over according to the document.
                 let end = [End::Held, End::Expired][usize::try_from(random(2)).unwrap()];
                 was.present = Some(present(end, number, from, now));
                 (end, (end == End::Expired).then_some(now))
@@ -232,7 +232,7 @@ fn history(random: &mut impl FnMut(i64) -> i64) -> History {
     was
 }
 
-/// Wherever the beginning of the events is cut off, the turns are those that were.
+/// Wherever the events begin, the turns are correct.
 #[test]
 fn random_histories_give_their_turns() {
     let mut seed: u64 = 1;
@@ -250,7 +250,7 @@ fn random_histories_give_their_turns() {
         let begun = known.iter().filter(|event| event.what == What::Acquired).count();
         let lines = all(known, was.present.into_iter().collect());
         assert_eq!(lines[..begun], was.turns[..begun], "round {round}");
-        // What began before them is told only as far as it is known.
+        // A turn that began before the events is reported only as far as it is known.
         let before = &lines[begun..];
         assert!(
             before.len() <= was.turns.len() - begun,

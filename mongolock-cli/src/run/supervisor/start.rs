@@ -68,7 +68,7 @@ impl<'a> Supervisor<'a> {
         self.channel.send(Message::Until(limits))?;
         let begun = Instant::now();
         loop {
-            // This process may be stopped at any line. So the answer is looked for once more after the limit.
+            // This process may be stopped at any line, so the reply is checked once more after the time limit.
             let is_late = begun.elapsed() >= START_LIMIT;
             let wait = Timespec::try_from(TICK).ok();
             let _ = poll(
@@ -95,7 +95,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// The guardian has got SIGKILL, so that it ends soon.
+/// The guardian has got SIGKILL, so it ends soon.
 pub(super) fn until_reaped(guardian: Pid) {
     let begun = Instant::now();
     while !reap(guardian) && begun.elapsed() < START_LIMIT {

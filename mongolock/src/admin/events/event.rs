@@ -13,8 +13,8 @@ use crate::store::as_rfc3339;
 pub struct LockEvent {
     /// The time of the event by the server's clock. Before MongoDB 6.0 it is a whole second.
     ///
-    /// For what a query has found (`Held`, `Expired`, `Gap`, and all events without a change stream) it is the time of that
-    /// query.
+    /// For the result of a query (`Held`, `Expired`, `Gap`, and all events without a change stream) it is the time of
+    /// that query.
     #[serde(serialize_with = "as_rfc3339")]
     pub at: DateTime,
     /// What has happened.
@@ -37,16 +37,16 @@ pub struct LockEvent {
     /// `None` for a permit, and if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<FencingToken>,
-    /// The field `lockId` of the hold in the document, which tells it from all others.
+    /// The field `lockId` of the hold in the document, which identifies the hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock_id: Option<String>,
     /// The time at which the lock was acquired, if it is known.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
     pub acquired_at: Option<DateTime>,
-    /// The end of the lease, if the event tells it. Renewals move it without an event.
+    /// The end of the lease, if the event has it. Renewals change it without an event.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
     pub expires_at: Option<DateTime>,
-    /// For a gap the last time before it up to which nothing was missed.
+    /// For a gap, the last time before which no event was missed.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
     pub since: Option<DateTime>,
 }
@@ -60,7 +60,7 @@ pub enum LockEventKind {
     Held,
     /// A process has acquired the lock.
     Acquired,
-    /// No process renews the lease any more: it is that of a [handle](crate::LeaseHandle).
+    /// The lease was detached: no process renews it, and a [handle](crate::LeaseHandle) owns it.
     Detached,
     /// A process has resumed a detached lease.
     Resumed,
@@ -68,8 +68,8 @@ pub enum LockEventKind {
     Released,
     /// The work under the lock is done and marked.
     Done,
-    /// The lease has ended without a release. The server tells no expiry: a query finds it, so it is reported only while the
-    /// events are read live.
+    /// The lease has ended without a release. The server has no event for an expiry: a query finds it, so it is
+    /// reported only while the events are read live.
     Expired,
     /// A process has acquired the lock, and the hold before it has not been released: its lease had expired.
     TakenOver,
@@ -118,7 +118,7 @@ impl LockEventKind {
 }
 
 impl LockEvent {
-    /// An event of a lock of which nothing else is known.
+    /// An event of a lock about which nothing else is known.
     pub(super) fn new(kind: LockEventKind, at: DateTime) -> Self {
         Self {
             at,

@@ -1,4 +1,4 @@
-//! What the changes of documents mean, by what is known of the locks before. No input or output.
+//! Converts changes of documents into events, with what is known about the locks. It has no input or output.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,8 @@ pub(super) struct Known {
     taken: BTreeMap<Name, Taken>,
     /// A time before which no lease ends by what is known.
     next_end: Option<Instant>,
-    /// Whether the stream may still tell changes that the last read of all locks has told: it was opened before.
+    /// Whether the stream may still report changes that the last read of all locks already contained, because it was
+    /// opened before that read.
     is_behind: bool,
 }
 
@@ -61,7 +62,7 @@ impl Known {
         }
     }
 
-    /// Notes that the stream has told all changes up to the last read.
+    /// Notes that the stream has reported all changes up to the last read.
     pub(super) fn caught_up(&mut self) {
         self.is_behind = false;
     }
@@ -242,7 +243,7 @@ impl Known {
     }
 }
 
-/// What an event says of a claim with this id, if it was not there before.
+/// The kind of the event for a new claim with this id.
 fn kind(lock_id: &str) -> LockEventKind {
     if lock_id::is_mark(lock_id) {
         LockEventKind::Done

@@ -1,10 +1,10 @@
-//! What happens to locks, as events.
+//! The changes of locks as events.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `event.rs` | one event |
-//! | `known.rs` | what a change of a document means: pure |
-//! | `reader.rs` | the task that reads the change stream, or looks at the locks where there is none |
+//! | `known.rs` | converts a change of a document into events: pure |
+//! | `reader.rs` | the task that reads the change stream, or the locks if there is no change stream |
 
 mod event;
 mod known;
@@ -28,13 +28,14 @@ use crate::{LockError, LockFilter};
 /// A stream of what happens to locks; made by [`LockAdmin::events`](crate::LockAdmin::events).
 ///
 /// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
-/// combinators of other crates. The first call of `next` starts a task that reads from the server. After the stream is dropped
-/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past.
-/// [`since`](Self::since) must be called before that.
+/// combinators of other crates. The first call of `next` starts a task that reads from the server; call
+/// [`since`](Self::since) before. When the stream is dropped, the task ends with the server's next reply, within 1.25
+/// s, unless the server is still reading the past.
 ///
-/// The stream outlasts failovers and outages: the task opens its change stream again after the last event, for as long as that
-/// takes (a log-in that the server refuses is tried again as well), and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
-/// no longer has the events, a [gap](crate::LockEventKind::Gap) follows, and then what has changed.
+/// The stream survives failovers and outages: the task repeatedly tries to resume its change stream after the last
+/// event (also if the server refuses the log-in), and no event is missed. [`health`](crate::LockProvider::health) says
+/// whether a server replies meanwhile. If the server no longer has the events, a [gap](crate::LockEventKind::Gap)
+/// follows, and then what has changed.
 ///
 /// # Errors
 ///
@@ -62,16 +63,17 @@ impl LockEvents {
         }
     }
 
-    /// Begins with the events of the past from this time on, in whole seconds, instead of with the present holds, and goes on
-    /// with those of the present.
+    /// Begins with the past events from this time on, in whole seconds, instead of with the present holds, and
+    /// continues with live events.
     ///
-    /// The server keeps its events in the oplog, for some hours or days. How a hold that began before this time has ended
-    /// is an event without an owner. In memory and on a standalone server this is an error.
+    /// The server keeps its events in the oplog, for some hours or days. For a hold that began before this time, the
+    /// event of its end has no owner. In memory and on a standalone server this is an error.
     pub fn since(self, time: DateTime) -> Self {
         self.with(|plan| plan.since = Some(time))
     }
 
-    /// Ends the stream when it has read what the server has at the first call of [`next`](Self::next): for the program `mongolock`.
+    /// Ends the stream when it has read the events that the server has at the first call of [`next`](Self::next): for
+    /// the program `mongolock`.
     #[doc(hidden)]
     pub fn to_present(self) -> Self {
         self.with(|plan| plan.ends_at_present = true)

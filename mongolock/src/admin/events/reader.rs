@@ -1,4 +1,4 @@
-//! The task that reads the changes of documents, and sends what they mean.
+//! The task that reads the changes of documents, and sends them as events.
 
 use std::future::pending;
 use std::pin::pin;
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     filter: LockFilter,
     /// The time at which it begins; `None` for now.
     pub(super) since: Option<DateTime>,
-    /// Whether it ends when it has read what there is at its beginning.
+    /// Whether it ends when it has read the events up to its beginning.
     pub(super) ends_at_present: bool,
 }
 
@@ -79,7 +79,7 @@ fn is_final(error: &LockError) -> bool {
     error.is_closed() || error.is_without_streams()
 }
 
-/// The task that sends what happens to locks.
+/// The task that sends the events of locks.
 struct Reader {
     plan: Plan,
     known: Known,
@@ -113,14 +113,14 @@ impl Reader {
             if is_final(&error) || is_lost && self.plan.since.is_some() && !self.has_begun {
                 return Err(error);
             }
-            // The past may have many collections that were dropped.
+            // In the past the collection may have been dropped several times.
             let is_ended = error.meaning() == Meaning::StreamEnded;
             sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             if is_lost {
                 match self.bridge(stream.reached().map(second)).await {
                     Ok(next) => stream = next,
                     Err(error) if is_final(&error) => return Err(error),
-                    // The stream finds again that its past is lost.
+                    // The stream will report again that its history is lost.
                     Err(_) => {}
                 }
             }
@@ -223,25 +223,25 @@ impl Reader {
         }
     }
 
-    /// Reads the locks whose leases have ended by what is known.
+    /// Reads the locks whose known leases have ended.
     async fn look_at_ends(&mut self) {
         let due = self.known.due(Instant::now());
         if due.is_empty() {
             return;
         }
-        // Leases that end soon after these are read together with each other.
+        // Leases that end soon after these are read with one query.
         self.no_look_before = Instant::now() + EVENTS_TOGETHER;
         match self.look_for(Looked::Names(due.clone())).await {
             Ok((found, time)) => {
                 let events = self.known.read_due(&due, &found, time);
                 self.send(events).await;
             }
-            // The stream survives an election, in which this fails.
+            // This query fails during an election; the stream must survive that.
             Err(_) => self.no_look_before = Instant::now() + EVENTS_LOOK,
         }
     }
 
-    /// Reads the locks again and again, where there are no change streams.
+    /// Reads the locks repeatedly if there are no change streams.
     async fn look(mut self) -> Result<(), LockError> {
         let mut hints = None;
         if self.plan.store.never_waits() {

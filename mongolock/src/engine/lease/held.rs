@@ -1,4 +1,4 @@
-//! What a guard and a context ask of a hold.
+//! The queries of a guard and a context about a hold.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::trace::HoldFields;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id, permit_id};
 
 impl Step {
-    /// Until when the hold is relied on.
+    /// The time until which the holder relies on the lease.
     fn until(&self) -> Option<Time> {
         match self {
             Self::Held {
@@ -124,7 +124,7 @@ impl Lease {
         duration(self.left(&mut lock(&self.state)))
     }
 
-    /// The clock is read under the mutex, so that a hold that was over stays over.
+    /// The clock is read under the mutex, so that a hold that was over never becomes valid again.
     fn left(&self, state: &mut State) -> i64 {
         let Some(until) = state.step.until() else { return 0 };
         let left = (until - self.engine.now()).max(0);
@@ -142,7 +142,7 @@ impl Lease {
         }
     }
 
-    /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
+    /// The same for a commit in progress. A mark that the commit may make ends the lease earlier only for other uses.
     pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
         let lasts = match &lock(&self.state).step {
             Step::Held { lasts, .. } => *lasts > self.engine.now(),
@@ -156,7 +156,7 @@ impl Lease {
         let reason = match lock(&self.state).step {
             Step::Lost(reason) => reason,
             Step::Held { .. } => LossReason::Expired,
-            // After its end the server no longer has the claim.
+            // After the end of the hold the server no longer has the claim.
             _ => LossReason::Gone,
         };
         LockError::lost(self.name(), self.token(), reason)
@@ -211,7 +211,7 @@ impl Lease {
         poll_any(leases, cx, Self::has_to_cancel)
     }
 
-    /// Resolves when this finds in the state what it looks for.
+    /// Resolves when `find` returns a value for the state.
     async fn until<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> T {
         poll_fn(|cx| self.poll(cx, &find)).await
     }
@@ -222,7 +222,7 @@ impl Lease {
             return Poll::Ready(found);
         }
         if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            // Mostly there is one.
+            // Usually there is one waker.
             state.wakers.reserve_exact(1);
             state.wakers.push(cx.waker().clone());
         }
@@ -299,7 +299,7 @@ impl Lease {
         })
     }
 
-    /// The caller has gone. Returns whether it waited, and otherwise the hold that it has got.
+    /// The caller was dropped. Returns `Ok` if it was waiting, and otherwise the hold that it has got.
     pub(in crate::engine) fn leave(&self) -> Result<(), Option<core::Hold>> {
         let state = &mut *lock(&self.state);
         match std::mem::replace(&mut state.step, Step::Left) {
@@ -320,7 +320,7 @@ impl Lease {
         }
     }
 
-    /// How its holder ends it, until that is known.
+    /// How the holder is ending the hold, while the result is unknown.
     pub(in crate::engine) fn how_it_ends(&self) -> Option<How> {
         match lock(&self.state).step {
             Step::Ending(how, _) => Some(how),

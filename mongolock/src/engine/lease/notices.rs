@@ -1,4 +1,4 @@
-//! What the core notifies a call of.
+//! Applies the notifications of the core to a call and its hold.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::{LeaseId, millis};
 use crate::sync::lock;
 
 impl Lease {
-    /// Notes what the core says. Returns what ends a hold that nobody is there to take.
+    /// Applies a notification. If the caller of a new hold was dropped, returns the event that ends the hold.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
         now: Time,
@@ -80,7 +80,7 @@ impl Lease {
 
     fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time, after: &mut After) {
         match &mut state.step {
-            // Its holder has seen the end before the core.
+            // The holder has noticed the end before the core.
             Step::Held { is_over: true, .. } => {
                 after.wake(&mut state.wakers);
                 self.lose(state, LossReason::Expired, after);
@@ -102,7 +102,7 @@ impl Lease {
         self.report_lost(reason, after);
     }
 
-    /// The command that ends the hold has an end; or a transaction has ended the hold with its mark.
+    /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
     fn ended(
         self: &Arc<Self>,
         state: &mut State,
@@ -129,7 +129,7 @@ impl Lease {
         Some(self.discard(&discarded?))
     }
 
-    /// Nobody has the handle of the lease with this id.
+    /// No caller has the handle of the lease with this id.
     pub(in crate::engine) fn discard(&self, id: &Arc<str>) -> Event<Arc<Self>> {
         let lease = |key: &LeaseId| (Arc::clone(&key.name), Arc::clone(id));
         Event::Discard(self.keys().iter().map(lease).collect())

@@ -1,4 +1,4 @@
-//! The events and metrics of a hold. They are told when no mutex is held any more.
+//! The events and metrics of a hold. They are reported when no mutex is held.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn tell_end(lease: &Lease, how: How, ended: &Outcome) {
             let error =
                 error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.about.options.expiry));
             trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
-            // The work may run again, so that there is no reason to keep others waiting.
+            // The work may run again anyway, so other callers need not wait.
             if how == How::Mark && fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
                 released("released");
             }

@@ -72,7 +72,7 @@ async fn a_database_that_cannot_exist_is_refused() {
     assert!(LockProviderBuilder::in_memory().database("a.b").build().is_ok());
 }
 
-/// A shorter pause would poll in a hot loop.
+/// A shorter pause would poll in a busy loop.
 #[tokio::test]
 async fn the_shortest_retry_interval_is_a_millisecond() {
     let (nanosecond, millisecond) = (Duration::from_nanos(1), Duration::from_millis(1));

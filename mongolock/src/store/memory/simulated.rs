@@ -1,4 +1,4 @@
-//! What the simulation does to the server, and what it reads.
+//! The simulation's access to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::sync::lock;
 use crate::{LockFilter, lock_id};
 
 impl MemoryStore {
-    /// A store that is the same in each run: its clock begins at this time.
+    /// A store that behaves the same in each run: its clock begins at this time.
     pub(crate) fn simulated(started_at: Ms) -> Self {
         Self {
             started_at,
@@ -41,8 +41,8 @@ impl MemoryStore {
         self.find(&all, Part::ALL).into_iter().filter_map(claim).collect()
     }
 
-    /// Since when a lock is free by the server's clock; `None` if it is taken. The end in a free document is the time of its
-    /// release, or that of its lease. Without a document it was free all the time.
+    /// The time since which a lock is free, by the server's clock; `None` if it is taken. The end in a free document is
+    /// the time of its release, or the end of its lease. Without a document the lock has always been free.
     pub(crate) fn free_since(&self, name: &str) -> Option<Ms> {
         match self.sight(self.now(), name) {
             None => Some(0),
@@ -51,7 +51,7 @@ impl MemoryStore {
     }
 
     /// Deletes documents whose leases ended long enough ago, as the server's TTL monitor does: unlike the store's own
-    /// sweep it does not remember their tokens. Returns the names of the locks.
+    /// sweep it does not store their tokens. Returns the names of the locks.
     pub(crate) fn sweep(&self, retention: Duration) -> Vec<Name> {
         let latest = Some(self.now() - millis(retention));
         let documents = &mut lock(&self.documents).by_name;
@@ -69,7 +69,7 @@ impl MemoryStore {
         over
     }
 
-    /// Takes the lock if it is free, as DistributedLock.MongoDB does: its tokens begin with 1.
+    /// Acquires the lock if it is free, as DistributedLock.MongoDB does: its tokens begin with 1.
     pub(crate) fn neighbour_claims(&self, name: &Name, id: &Arc<str>, expiry: Duration) -> bool {
         let now = self.now();
         let mut documents = lock(&self.documents);

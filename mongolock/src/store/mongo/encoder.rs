@@ -1,4 +1,4 @@
-//! Rows as commands of MongoDB. What they mean is in `protocol/apply.rs`, and a property test compares both.
+//! Encodes rows as commands of MongoDB. Their meaning is in `protocol/apply.rs`, and a property test compares both.
 
 #[cfg(all(test, server_tests))]
 mod tests;
@@ -9,7 +9,7 @@ use super::fields::bson;
 use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
 use crate::protocol::{LATE_COMMAND, LONGEST, LockId, Ms, Order, Row, Then, Until, Value, When};
 
-/// Makes commands by one clock: that of the server, or a literal date.
+/// Encodes commands with one clock: that of the server, or a literal date.
 pub(in crate::store) struct Encoder {
     now: Bson,
 }
@@ -19,7 +19,7 @@ pub(in crate::store) fn by_server() -> Encoder {
     Encoder { now: "$$NOW".into() }
 }
 
-/// What is left as it is.
+/// The unchanged document.
 const SAME: &str = "$$ROOT";
 
 impl Encoder {
@@ -32,8 +32,8 @@ impl Encoder {
         }
     }
 
-    /// The command of one row. Its reply has the document: of a row that may insert it as it is then, and of any other row as it was
-    /// before, which tells whether the row was applied.
+    /// The command of one row. Its reply has the document: for a row that may insert it the new one, and for any other
+    /// row the old one, which shows whether the row was applied.
     pub(in crate::store) fn one(&self, locks: &str, row: &Row) -> Document {
         let is_upsert = row.may_insert();
         doc! {
@@ -46,8 +46,8 @@ impl Encoder {
         }
     }
 
-    /// The command of several rows, whose reply has only totals. Statements run in their order; those of claims go on after an
-    /// error.
+    /// The command of several rows, whose reply has only totals. Statements run in order; those of claims continue
+    /// after an error.
     pub(in crate::store) fn several(&self, locks: &str, rows: &[Row], order: Order) -> Document {
         let updates: Vec<Document> = match order {
             Order::StopAtMiss => rows.iter().map(|row| self.statement_or_stop(row)).collect(),
@@ -57,7 +57,7 @@ impl Encoder {
         doc! { "update": locks, "updates": updates, "ordered": !goes_on }
     }
 
-    /// What is read of a document: its fields, and the time.
+    /// The fields that are read from a document, and the time.
     pub(in crate::store) fn fields(&self) -> Document {
         doc! {
             "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": self.now.clone(),
@@ -84,7 +84,7 @@ impl Encoder {
         groups.into_iter().map(statement).collect()
     }
 
-    /// The documents of rows with own ids, as long as they have these ids.
+    /// The query for the documents of rows with their own ids, if the documents have these ids.
     fn query(&self, rows: &[&Row]) -> Document {
         let (mut ids, mut tokens, mut runs) = (Vec::new(), Vec::new(), None);
         for row in rows {
@@ -111,9 +111,9 @@ impl Encoder {
         query
     }
 
-    /// A row that ends the command if it does not have its document as it wants it: to the server a `$switch` without a branch is an
-    /// error. A document that does not exist is not met, and does not end the command: an upsert would meet it, but needs the right to
-    /// insert. What follows is decided by the query.
+    /// A row that ends the command if its condition is not met: a `$switch` without a matching branch is an error for
+    /// the server. A missing document does not end the command: an upsert would, but needs the right to insert. The
+    /// query after the command shows the results of later rows.
     fn statement_or_stop(&self, row: &Row) -> Document {
         let mut branches = vec![doc! { "case": self.holds(&row.when), "then": self.updated(row) }];
         branches.extend(
@@ -128,8 +128,8 @@ impl Encoder {
         }
     }
 
-    /// The update of one row. All expressions read the document as it was before. (One condition for all fields costs the
-    /// server less than one for each.)
+    /// The update of one row. All expressions read the old document. (One condition for all fields costs the server
+    /// less than one for each.)
     fn stage(&self, row: &Row) -> Document {
         doc! { "$replaceWith": { "$cond": [self.holds(&row.when), self.updated(row), SAME] } }
     }
@@ -221,8 +221,8 @@ impl Encoder {
         doc! { "$add": [&self.now, time] }
     }
 
-    /// A lease that lasts for this long, or until its present end, which may be later by no more than the second time from now: the
-    /// clock is read when a command begins, and one that waited in the server takes effect after later ones.
+    /// A lease that lasts for `least`, or until its present end if that is later, but at most for `most`. The clock is
+    /// read when a command begins, so a command that waited in the server takes effect after later ones.
     fn prolonged(&self, least: Ms, most: Ms) -> Document {
         let present = doc! { "$min": ["$expiresAt", self.later(most)] };
         doc! { "expiresAt": { "$max": [self.later(least), present] } }
@@ -244,7 +244,7 @@ impl Encoder {
         ended
     }
 
-    /// The end of the minimum hold. A hold that begins in the future has begun by a clock that was ahead.
+    /// The end of the minimum hold. If the hold begins in the future, the clock was ahead when it began.
     fn min_hold_end(&self, min_hold: Ms) -> Document {
         doc! { "$add": [{ "$min": ["$acquiredAt", &self.now] }, min_hold] }
     }
@@ -264,7 +264,7 @@ impl Encoder {
         }
     }
 
-    /// A damaged document gets all its fields anew; a token that can be read goes on rising.
+    /// In a damaged document all fields are written again; a token that can be read is increased.
     fn forced(&self) -> Document {
         let token = doc! { "$cond": [is_type("$fencingToken", "long"), "$fencingToken", Bson::Null] };
         let anew = doc! {
@@ -275,9 +275,9 @@ impl Encoder {
     }
 }
 
-/// Whether two rows become one statement: renewals, or ends, that write the same. The rows of a set have one id, which is not
-/// mixed with others. A statement matches each of its documents with any of its ids and tokens: claims of the same millisecond
-/// can have equal tokens, and an array with an id counts as the id.
+/// Whether two rows become one statement: renewals, or releases, that write the same. The rows of a set have one id,
+/// which is not mixed with others. A statement matches each of its documents with any of its ids and tokens: claims of
+/// the same millisecond can have equal tokens, and an array that contains an id counts as the id.
 fn merge(one: &Row, other: &Row) -> bool {
     let (
         When::Own { id, token, runs },
@@ -339,7 +339,7 @@ pub(in crate::store) fn is_sound() -> Document {
 /// Whether the `lockId` is that of a claim, by the rule of [`lock_id::is_claim`]. An id that is no string belongs to none.
 fn is_claimed() -> Document {
     let id = doc! { "$cond": [is_type("$lockId", "string"), "$lockId", ""] };
-    // The search for a text compares bytes, whatever the collation of the collection is.
+    // `$indexOfBytes` compares bytes, whatever the collation of the collection is.
     let begins = |prefix: &str| doc! { "$eq": [{ "$indexOfBytes": [&id, prefix] }, 0] };
     doc! { "$not": { "$or": [{ "$eq": [&id, ""] }, begins(MARK_PREFIX), begins(KEPT_PREFIX)] } }
 }

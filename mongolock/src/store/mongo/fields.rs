@@ -1,4 +1,4 @@
-//! Documents as they come from the server, and their values.
+//! Documents that the server sends, and their values.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::protocol::{Document as Fields, Sight, Value};
 /// The name of the only field of a document that keeps a value of any type.
 const ONLY: &str = "";
 
-/// What a document says that a command has read with [`Encoder::fields`](super::encoder::Encoder::fields).
+/// The sight of a document that a command has read with [`Encoder::fields`](super::encoder::Encoder::fields).
 pub(in crate::store) fn sight(document: &Document) -> Sight {
     let field = |name| document.get(name).map_or(Value::Missing, value);
     Sight {
@@ -37,13 +37,13 @@ fn value(bson: &Bson) -> Value {
         Bson::DateTime(date) => Value::Date(date.timestamp_millis()),
         other => match RawDocumentBuf::try_from(&doc! { ONLY: other }) {
             Ok(document) => Value::Other(Arc::from(document.as_bytes())),
-            // A document of the server can be written.
+            // Every document of the server can be encoded.
             Err(_) => Value::Null,
         },
     }
 }
 
-/// The value as it stands in a document; `None` if there is none.
+/// The value as BSON; `None` if the field does not exist.
 pub(in crate::store) fn bson(value: &Value) -> Option<Bson> {
     Some(match value {
         Value::Missing => return None,

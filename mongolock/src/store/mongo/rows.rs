@@ -1,5 +1,5 @@
-//! Runs rows on the server: one with one command, several with one update, and with a query where its totals do not tell the
-//! outcome of each.
+//! Runs rows on the server: one row with one command; several rows with one update, and with a query if its totals do
+//! not show the result of each row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl MongoStore {
     ) -> Result<Replies, LockError> {
         let ran = match rows {
             [row] => self.run_one(row, limit).await.map(|reply| Ok(vec![Ok(reply)])),
-            // It is on the heap, so that the task of a single lock has no room for it.
+            // The future is on the heap, so that the task for a single lock is not larger.
             rows => Box::pin(self.run_several(rows, order, limit)).await,
         };
         self.note(&rows[0].then, &ran);
@@ -76,7 +76,8 @@ impl MongoStore {
                 0 => Some(false),
                 matched => (matched == rows.len()).then_some(true),
             };
-            // What is acquired shows its token and its time. What is detached or given back shows nothing that its row does not say.
+            // An acquisition needs the query, for its token and its time. After a detachment or a restored id the
+            // document has only what the row has written.
             let acquires = rows.iter().any(Row::acquires);
             let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
             if are_applied == Some(true) && is_known && !acquires {
@@ -104,7 +105,8 @@ impl MongoStore {
     }
 }
 
-/// The number of documents that the statements of an update have found. One that has stopped at a miss has no number.
+/// The number of documents that the statements of an update have matched. An update that has stopped at a miss has no
+/// number.
 fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
     match ran {
         Err(error) if Meaning::of(&error) == Meaning::NoBranch => Ok(0),
@@ -115,8 +117,8 @@ fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
     }
 }
 
-/// The reply for a row whose document was read after its command, which may have told whether it has changed all its documents, or
-/// none.
+/// The reply for a row whose document was read after its command. `is_applied` is known if the command has changed all
+/// documents, or none.
 fn after(row: &Row, sight: Option<Sight>, is_applied: Option<bool>) -> Reply {
     let has = |id: &Arc<str>| sight.as_ref().is_some_and(|sight| sight.has(id));
     Reply {
@@ -125,7 +127,7 @@ fn after(row: &Row, sight: Option<Sight>, is_applied: Option<bool>) -> Reply {
     }
 }
 
-/// The reply for a row whose document was read before it, by the same clock.
+/// The reply for a row whose reply has the old document, with the same time.
 fn applied(row: &Row, before: Sight) -> Result<Reply, LockError> {
     let Some(now) = before.now else {
         return Err(corrupt(&row.name, "the reply has no time".into()));

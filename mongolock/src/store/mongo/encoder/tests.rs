@@ -1,6 +1,6 @@
-//! The server does to documents what [`apply`] says of the rows: both run random rows on random documents.
+//! The server changes documents as [`apply`] does: both run random rows on random documents.
 //!
-//! `MONGOLOCK_SEED=7` draws other ones, and `--nocapture` prints how many there are of each kind.
+//! `MONGOLOCK_SEED=7` makes other random rows, and `--nocapture` prints the number of each kind.
 
 mod case;
 mod clock;

@@ -1,4 +1,4 @@
-//! Rows with their documents and their command, and what `apply` says of them.
+//! Rows with their documents and their command, and the result of `apply` for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Case {
     pub(super) command: Document,
 }
 
-/// What a command has done. Its values are texts, because some of them do not equal themselves.
+/// The effect of a command. Its values are texts, because some of them are not equal to themselves.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct Effect {
     /// The rows that have failed, each with the code of the error.
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// What the command has to do.
+    /// The expected effect of the command.
     pub(super) fn expected(&self) -> Effect {
         let stops = self.order == Some(Order::StopAtMiss);
         let goes_on = self.rows.iter().all(Row::may_insert) && !stops;
@@ -124,7 +124,8 @@ impl Case {
                 .push(shown(stored(&row.name, document.as_ref(), after).as_ref()));
         }
         if self.order.is_some() {
-            // Only statements whose queries have the whole condition find no other documents.
+            // A statement matches only the documents of applied rows if its query has the whole condition. Otherwise it
+            // matches others as well.
             let counts_all = stops || goes_on;
             effect.reply = if counts_all { found } else { applied }.to_string();
         }

@@ -1,4 +1,4 @@
-//! Rows that go by the clock of the server.
+//! Rows that use the clock of the server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How rows and documents are drawn.
+//! Random rows and documents.
 
 use std::sync::Arc;
 
