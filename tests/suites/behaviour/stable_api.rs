@@ -53,7 +53,8 @@ pub(crate) async fn use_everything(database: &Database, commands: &Commands) {
         // A transaction that meets a renewal is to be repeated.
         let committed = loop {
             session.start_transaction().await.unwrap();
-            let begins = locks(database).find_one(doc! {});
+            let locks = locks(database);
+            let begins = locks.find_one(doc! {});
             begins.session(&mut session).await.unwrap();
             let committed = match name {
                 "marked" => guard.context().commit_done(&mut session).await,
