@@ -27,6 +27,11 @@ impl<C: Clone> Core<C> {
             return;
         }
         self.answer_tries(now, key);
+        let turn = self.rooms[key].turn;
+        // It is held or being released. A semaphore has no turn then.
+        if turn.is_some_and(|turn| !self.claims[turn].is_asking()) {
+            return;
+        }
         self.give_up_surplus(now, key);
         let room = &self.rooms[key];
         if room.queue.is_empty() {
@@ -37,8 +42,6 @@ impl<C: Clone> Core<C> {
         }
         let (at, asks_at_once) = (room.pause_until, self.asks_at_once(room));
         match room.turn.map(|turn| (turn, &self.claims[turn])) {
-            // A semaphore has no turn then.
-            Some((_, turn)) if !turn.is_asking() => {}
             Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, turn),
             Some((_, turn)) if turn.in_lane.is_some() && !(asks_at_once && room.is_about_to_look(turn)) => {}
             _ if at > now && !asks_at_once => return self.arm(Due::Room(key), at),
@@ -54,10 +57,8 @@ impl<C: Clone> Core<C> {
             if room.queue.len() >= room.beside.len() + usize::from(room.turn.is_some()) {
                 return;
             }
-            let may_end = |key: &Key| {
-                let claim = &self.claims[*key];
-                claim.is_asking() && (claim.flights == 0 || claim.copy_at() <= now)
-            };
+            let claims = &self.claims;
+            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].copy_at() <= now;
             let beside = room.beside.iter().copied().rfind(may_end);
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
             let Some(surplus) = beside.or(turn) else { return };

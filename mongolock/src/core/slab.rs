@@ -14,9 +14,9 @@ pub(crate) struct Key {
 /// The values.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
-    /// The slots, in parts of the same size, so that no value moves when the slab grows: moving 10,000 values would
-    /// take milliseconds.
-    parts: Vec<Vec<Slot<T>>>,
+    /// The slots, in small parts, so that no value moves when the slab grows: moving 10,000 values would take
+    /// milliseconds.
+    parts: Vec<Box<[Slot<T>; PART as usize]>>,
     /// The indexes of the slots without a value.
     free: Vec<u32>,
 }
@@ -28,7 +28,7 @@ struct Slot<T> {
 }
 
 /// The number of slots in a part.
-const PART: usize = 128;
+const PART: u32 = 4;
 
 impl Key {
     /// The key of nothing.
@@ -50,29 +50,27 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
-        let slot = &mut self.parts[index as usize / PART][index as usize % PART];
+        let slot = &mut self.parts[(index / PART) as usize][(index % PART) as usize];
         slot.value = Some(value);
         let generation = slot.generation;
         Key { index, generation }
     }
 
-    /// Adds a slot, and returns its index.
+    /// Adds slots, and returns the index of the first one.
     fn grow(&mut self) -> u32 {
-        if self.parts.last().is_none_or(|part| part.len() == PART) {
-            self.parts.push(Vec::new());
-        }
-        let before = (self.parts.len() - 1) * PART;
-        let part = &mut self.parts[before / PART];
-        part.push(Slot {
+        let first = u32::try_from(self.parts.len()).unwrap_or(u32::MAX) * PART;
+        let empty = |_| Slot {
             generation: 0,
             value: None,
-        });
-        u32::try_from(before + part.len() - 1).unwrap_or(u32::MAX)
+        };
+        self.parts.push(Box::new(std::array::from_fn(empty)));
+        self.free.extend((first + 1..first + PART).rev());
+        first
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
-        let part = self.parts.get(key.index as usize / PART)?;
-        let slot = part.get(key.index as usize % PART)?;
+        let part = self.parts.get((key.index / PART) as usize)?;
+        let slot = &part[(key.index % PART) as usize];
         slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
@@ -90,12 +88,12 @@ impl<T> Slab<T> {
     }
 
     fn slot(&mut self, key: Key) -> Option<&mut Slot<T>> {
-        let part = self.parts.get_mut(key.index as usize / PART)?;
-        part.get_mut(key.index as usize % PART)
+        let part = self.parts.get_mut((key.index / PART) as usize)?;
+        Some(&mut part[(key.index % PART) as usize])
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        let slots = (0..).zip(self.parts.iter().flatten());
+        let slots = (0..).zip(self.slots());
         slots.filter_map(|(index, slot)| {
             let generation = slot.generation;
             Some((Key { index, generation }, slot.value.as_ref()?))
@@ -107,8 +105,11 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let slots: usize = self.parts.iter().map(Vec::len).sum();
-        slots == self.free.len()
+        self.parts.len() * PART as usize == self.free.len()
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        self.parts.iter().flat_map(|part| part.iter())
     }
 }
 
@@ -131,7 +132,7 @@ impl<T> IndexMut<Key> for Slab<T> {
 /// Hashes the values and their indexes. Slabs that differ only in the numbers of earlier values have the same hash.
 impl<T: Hash> Hash for Slab<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for slot in self.parts.iter().flatten() {
+        for slot in self.slots() {
             slot.value.hash(state);
         }
     }

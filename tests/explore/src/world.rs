@@ -286,14 +286,18 @@ impl<'a> World<'a> {
 
     /// The future of a caller is dropped that waits, or whose transaction is under way.
     pub(crate) fn leave(&mut self, number: usize, caller: usize) {
-        if let State::Waits(waits) = &self.processes[number].callers[caller]
-            && let Some(waiter) = waits.waiter
-        {
-            self.feed(number, Event::Leave(waiter));
-        }
-        if let State::Holds(holds) = self.goes(number, caller) {
-            self.drop_transaction(number, caller, holds.hold);
-            self.feed(number, Event::End(holds.hold, Ending::Release, None));
+        // It is gone when its core says what follows.
+        match self.goes(number, caller) {
+            State::Waits(Waits {
+                waiter: Some(waiter), ..
+            }) => {
+                self.feed(number, Event::Leave(waiter));
+            }
+            State::Holds(holds) => {
+                self.drop_transaction(number, caller, holds.hold);
+                self.feed(number, Event::End(holds.hold, Ending::Release, None));
+            }
+            _ => {}
         }
     }
 
