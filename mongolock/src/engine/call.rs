@@ -10,8 +10,7 @@ use tracing::Span;
 
 use super::clock::duration;
 use super::hold::Hold;
-use super::lease::{About, Lease};
-use super::shared::Engine;
+use super::state::{About, Engine, Lease};
 use super::words;
 use crate::core::{Ending, Event, Join, Once, Rules, Time, Waiter, Wanted};
 use crate::error::meaning::Meaning;

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::lease::Lease;
-use super::shared::Engine;
+use super::state::{Engine, Lease};
 use crate::core::Event;
 
 /// A command or the change stream, which must end exactly once for the core, also if its runtime ends.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use super::after::After;
-use super::lease::{How, Lease};
+use super::state::{How, Lease};
 use super::words;
 use crate::core::{Ending, Event};
 use crate::error::meaning::Meaning;

@@ -10,9 +10,9 @@ mod ends;
 mod faults;
 mod hold;
 mod lease;
-mod queue;
 mod reports;
 mod shared;
+mod state;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ mod words;
 
 pub(crate) use call::{Call, Wish};
 pub(crate) use hold::Hold;
-pub(crate) use lease::{About, CancelShield, Lease};
-pub(crate) use shared::Engine;
+pub(crate) use lease::CancelShield;
 #[cfg(test)]
 pub(crate) use shared::HAS_SEED;
+pub(crate) use state::{About, Engine, Lease};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::clock::duration;
 use super::faults::error_of;
-use super::lease::{How, Lease};
+use super::state::{How, Lease};
 use crate::core::{Failed, Lane, MS, Report};
 use crate::{permit_id, trace};
 

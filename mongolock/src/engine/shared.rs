@@ -1,82 +1,31 @@
 //! The state that all clones of a provider share, and how an event is applied.
 
-use std::any::Any;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::after::After;
 use super::clock::{Clock, duration};
-use super::lease::Lease;
-use super::queue::Commands;
 use super::reports;
+use super::state::{Decider, Engine, Lease, System};
 use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
 use crate::home::Home;
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
 use crate::options::Config;
 use crate::probe::Probe;
-use crate::store::refusals::Refusals;
 use crate::store::{Store, has_ended, millis};
 use crate::sync::lock;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
 
 /// The greatest number of names for which a provider remembers that a warning was reported once.
 const MOST_WARNINGS: usize = 1000;
-
-/// The state that all clones of a provider, its locks and its leases share.
-pub(crate) struct Engine {
-    core: Mutex<Decider>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) index_task: IndexTask,
-    pub(crate) probe: Probe,
-    pub(crate) config: Config,
-    pub(crate) owner: Arc<str>,
-    /// The mark of this provider, which is in the id of each of its claims.
-    pub(super) mark: [u8; 6],
-    pub(crate) meter: Meter,
-    /// The number of calls that wait for a lock.
-    pub(crate) waiting: AtomicUsize,
-    /// What every hold from then on keeps alive: the blocking provider. There is one at most.
-    pub(crate) keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
-    pub(super) clock: Clock,
-    /// The runtime of its tasks; without one, they run on the runtimes of its callers.
-    pub(super) home: Option<Handle>,
-    /// The thread of a provider that has made its client.
-    _thread: Option<Arc<Home>>,
-    /// The time of the timer in microseconds of the clock; the greatest number if no timer is set.
-    pub(super) armed: AtomicI64,
-    pub(super) rearmed: Arc<Notify>,
-    pub(super) timer: Mutex<Option<JoinHandle<()>>>,
-    pub(super) commands: Mutex<Commands>,
-    /// Notified when nothing is held, awaited or being released.
-    pub(super) idle: Notify,
-    /// Since when the server has refused the user.
-    pub(super) refusals: Mutex<Refusals>,
-    /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay
-    /// locked for ever.
-    process: u32,
-}
-
-/// The core, and data that is used with it under its mutex.
-struct Decider {
-    core: Core<Arc<Lease>>,
-    luck: System,
-    /// The names for which the warning was reported.
-    warned: HashSet<Arc<str>>,
-    /// The time of the last confirmed renewal.
-    renewed: Option<Time>,
-}
-
-/// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
-struct System(u64);
 
 impl Luck for System {
     fn id(&mut self) -> u64 {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::ends::Ends;
-use super::shared::Engine;
+use super::state::Engine;
 use crate::core::Event;
 use crate::home::tell;
 use crate::protocol::Name;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::shared::Engine;
+use super::state::Engine;
 use crate::core::{Event, Time};
 use crate::sync::lock;
 

@@ -6,9 +6,8 @@ use mongodb::bson::DateTime;
 
 use super::clock::duration;
 use super::faults::{error_of, is_out_of_time};
-use super::lease::{How, Lease, Outcome};
 use super::reports::shown;
-use super::shared::Engine;
+use super::state::{Engine, How, Lease, Outcome};
 use crate::core::limits::SLOW;
 use crate::core::{Cause, Ended, Failure, MS, Seen, Span, Time};
 use crate::error::failure::Failure as StoreFailure;

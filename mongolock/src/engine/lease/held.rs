@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
-use super::{Granted, How, Lease, Outcome, State, Step};
 use crate::core::{self, Ending, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
+use crate::engine::state::{Granted, How, Lease, Outcome, State, Step};
 use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Granted, How, Lease, Outcome, State, Step};
 use crate::LossReason;
 use crate::core::{self, Ended, Ending, Event, Grant, Loss, Notice, Time, relied_on};
 use crate::engine::after::After;
+use crate::engine::state::{Granted, How, Lease, Outcome, State, Step};
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;

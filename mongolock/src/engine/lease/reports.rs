@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{How, Lease, Outcome};
 use crate::core::{Ended, Span};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::engine::faults::error_of;
+use crate::engine::state::{How, Lease, Outcome};
 use crate::meter::Measure;
 use crate::{LockError, LossReason, trace};
 

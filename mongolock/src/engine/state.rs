@@ -1,0 +1,178 @@
+//! The state of a provider, of its commands, and of each call with its hold.
+
+use std::any::Any;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Waker;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tracing::Span;
+
+use super::clock::Clock;
+use crate::core::{self, Core, Effect, Ended, Failure, Fault, Time};
+use crate::few::Few;
+use crate::home::Home;
+use crate::index_task::IndexTask;
+use crate::meter::{LockMeter, Meter};
+use crate::options::{Config, Options};
+use crate::probe::Probe;
+use crate::protocol::Until;
+use crate::store::refusals::Refusals;
+use crate::store::{LeaseId, Store};
+use crate::{FencingToken, LossReason};
+
+/// The state that all clones of a provider, its locks and its leases share.
+pub(crate) struct Engine {
+    pub(super) core: Mutex<Decider>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) index_task: IndexTask,
+    pub(crate) probe: Probe,
+    pub(crate) config: Config,
+    pub(crate) owner: Arc<str>,
+    /// The mark of this provider, which is in the id of each of its claims.
+    pub(super) mark: [u8; 6],
+    pub(crate) meter: Meter,
+    /// The number of calls that wait for a lock.
+    pub(crate) waiting: AtomicUsize,
+    /// What every hold from then on keeps alive: the blocking provider. There is one at most.
+    pub(crate) keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
+    pub(super) clock: Clock,
+    /// The runtime of its tasks; without one, they run on the runtimes of its callers.
+    pub(super) home: Option<Handle>,
+    /// The thread of a provider that has made its client.
+    pub(super) _thread: Option<Arc<Home>>,
+    /// The time of the timer in microseconds of the clock; the greatest number if no timer is set.
+    pub(super) armed: AtomicI64,
+    pub(super) rearmed: Arc<Notify>,
+    pub(super) timer: Mutex<Option<JoinHandle<()>>>,
+    pub(super) commands: Mutex<Commands>,
+    /// Notified when nothing is held, awaited or being released.
+    pub(super) idle: Notify,
+    /// Since when the server has refused the user.
+    pub(super) refusals: Mutex<Refusals>,
+    /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay locked for
+    /// ever.
+    pub(super) process: u32,
+}
+
+/// The core, and data that is used with it under its mutex.
+pub(super) struct Decider {
+    pub(super) core: Core<Arc<Lease>>,
+    pub(super) luck: System,
+    /// The names for which the warning was reported.
+    pub(super) warned: HashSet<Arc<str>>,
+    /// The time of the last confirmed renewal.
+    pub(super) renewed: Option<Time>,
+}
+
+/// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
+pub(super) struct System(pub(super) u64);
+
+/// An effect of the core that concerns no caller.
+pub(super) type Command = Effect<Arc<Lease>>;
+
+/// The commands that wait to be sent.
+#[derive(Default)]
+pub(super) struct Commands {
+    pub(super) waiting: VecDeque<Command>,
+    /// Whether a thread is sending them.
+    pub(super) are_sent: bool,
+    /// The number of the change stream that is to be open.
+    pub(super) stream: Option<u32>,
+    /// Ends the change stream that is being read.
+    pub(super) stream_ended: Arc<AtomicBool>,
+}
+
+/// How a hold has ended, or the fault of the command that was to end it.
+pub(super) type Outcome = Result<Ended, Option<Fault>>;
+
+/// What a call is about.
+pub(crate) struct About {
+    /// The names of its locks, in their order; that of a semaphore.
+    pub(crate) names: Few<Arc<str>>,
+    /// The place of the name that stands for a set in errors and events.
+    pub(crate) title: usize,
+    pub(crate) template: Option<&'static str>,
+    pub(crate) options: Arc<Options>,
+    /// The token of the detached lease that it resumes.
+    pub(crate) resumes: Option<FencingToken>,
+}
+
+/// One call, and then its hold, shared by its guard, its contexts and the core.
+///
+/// The mutex of its state is the last one in the lock order: the core's notifications lock it under the core's mutex.
+pub(crate) struct Lease {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) about: About,
+    /// That of the caller: what happens later belongs to it, whichever task finds it out.
+    pub(super) span: Span,
+    pub(super) meter: LockMeter,
+    /// It is on the heap, because most waiters wait for long.
+    pub(super) granted: OnceLock<Box<Granted>>,
+    pub(super) state: Mutex<State>,
+}
+
+/// The data of a call that has its locks.
+pub(super) struct Granted {
+    pub(super) hold: core::Hold,
+    /// The claims, in the order of their names.
+    pub(super) keys: Few<LeaseId>,
+    pub(super) tokens: Few<i64>,
+    pub(super) mark: Option<Until>,
+    pub(super) has_waited: bool,
+    pub(super) at: Time,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) step: Step,
+    /// How the hold has ended that its holder has ended.
+    pub(super) ended: Option<Outcome>,
+    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
+    pub(super) shields: u32,
+    /// The number of commits that have begun under this hold and not ended.
+    pub(super) commits: u32,
+    /// Whether a guarded commit has succeeded.
+    pub(super) has_committed: bool,
+    pub(super) is_outcome_unknown: bool,
+    /// The failure of the last command that should have ended the hold.
+    pub(super) fault: Option<Fault>,
+    /// Whether a transaction with an unknown outcome was made; set when the outcome is final.
+    pub(super) committed: Option<bool>,
+    pub(super) wakers: Vec<Waker>,
+}
+
+#[derive(Default)]
+pub(super) enum Step {
+    #[default]
+    Waits,
+    /// The caller was dropped; a hold that it would get ends.
+    Left,
+    Failed(Box<Failure>),
+    Held {
+        until: Time,
+        /// The end of the lease at the server, even if a mark that may have been made ends it earlier for the holder.
+        lasts: Time,
+        /// Whether the lease was found to be over; it then stays over.
+        is_over: bool,
+    },
+    /// The holder has ended the hold; the lease lasts until this time.
+    Ending(How, Time),
+    /// The lease is being detached with this id, and the caller was dropped.
+    Discarded(Arc<str>),
+    Released,
+    /// The work is marked as done, or the lease is detached: nothing is left to release.
+    Done,
+    Lost(LossReason),
+}
+
+/// How a holder ends its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Release,
+    Mark,
+    Detach,
+}
