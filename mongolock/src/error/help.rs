@@ -97,8 +97,8 @@ impl Meaning {
         match self {
             Self::LogIn => "Check the user name, the password and `authSource` in the connection string.",
             Self::Right => {
-                "Grant the database user the privileges of the guide, or name a user in the connection string: \
-                 https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
+                "Grant the database user the privileges of the guide, or name a user and a password in the connection \
+                 string: https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
             }
             Self::Unsupported => {
                 "mongolock needs MongoDB 4.4.2 or newer, or a server that runs update pipelines with `$$NOW`. Amazon \

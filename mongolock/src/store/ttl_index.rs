@@ -47,7 +47,7 @@ impl MongoStore {
     /// soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
         let (every, one) = (Looked::Filter(LockFilter::new()), Part { after: None, most: 1 });
-        let locks = self.find(&every, one, "local", COMMAND_LIMIT).await?;
+        let locks = self.find(&every, one, "majority", COMMAND_LIMIT).await?;
         if locks.is_empty() {
             return self.build(retention).await;
         }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::{Fault, FaultKind, Key, Look, Saw, Time};
-use crate::protocol::{LockId, Name, Order, Reply, Row};
+use crate::protocol::{Name, Order, Reply, Row};
 
 /// Who is notified: a caller in one of its rounds, and of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,10 +44,10 @@ pub(crate) enum Body {
     /// With a hash of its rows, which have none.
     Rows(Arc<[Row]>, Order, u64),
     Looks(Arc<[Look]>),
-    /// `learns`: it is the reply to a renewal of this claim, whose lock an operator has released before.
+    /// `learns`: the number of a forced release. This is the reply to a renewal of its claim, which the server got after it.
     Ran {
         result: Result<Arc<[Reply]>, Fault>,
-        learns: Option<LockId>,
+        learns: Option<u16>,
     },
     Looked(Result<Arc<[Saw]>, Fault>),
     Watch(u32, Option<Arc<[Name]>>),

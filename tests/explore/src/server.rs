@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::core::{Event, Look, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
-use crate::protocol::{self, Document, LockId, Name, News, Order, Reply, Row, Sight, Then, Value, When};
-use crate::world::World;
+use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
+use crate::world::{Deceived, World};
 
 /// The character between the name of a semaphore and the number of a permit.
 pub(crate) const SEPARATOR: char = '\u{1f}';
@@ -29,8 +29,8 @@ impl World<'_> {
             }
             Body::Ran { result, learns } => {
                 let flight = message.flight;
-                let deceived = self.deceived.as_ref().map(|deceived| &deceived.id);
-                let learned = learns.clone().filter(|id| result.is_ok() && Some(id) == deceived);
+                let deceived = self.deceived.as_ref().map(|deceived| deceived.number);
+                let learned = learns.filter(|number| result.is_ok() && Some(*number) == deceived);
                 self.kept
                     .retain(|kept| (kept.process, kept.flight) != (number, flight));
                 let sights = result
@@ -185,11 +185,11 @@ impl World<'_> {
         self.feed(number, event);
     }
 
-    /// The claim of which one of the rows finds out that an operator has released its lock.
-    fn learns(&self, rows: &[Row]) -> Option<LockId> {
-        let deceived = &self.deceived.as_ref()?.id;
-        let finds = |row: &Row| matches!(&row.when, When::Own { id, runs: Some(_), .. } if id == deceived);
-        rows.iter().any(finds).then(|| deceived.clone())
+    /// The number of the forced release that one of the rows finds out.
+    fn learns(&self, rows: &[Row]) -> Option<u16> {
+        let Deceived { number, id, .. } = self.deceived.as_ref()?;
+        let finds = |row: &Row| matches!(&row.when, When::Own { id: own, runs: Some(_), .. } if own == id);
+        rows.iter().any(finds).then_some(*number)
     }
 
     /// A process that ends its hold relies on it no longer.

@@ -320,6 +320,7 @@ impl World<'_> {
         let (lock_id, token) = (document.lock_id.clone(), document.token.clone());
         self.judge.is_forced(&name);
         self.deceived = user.zip(lock_id.text()).map(|(process, id)| Deceived {
+            number: self.left.forced,
             process,
             name: name.clone(),
             id: id.clone(),

@@ -44,6 +44,8 @@ pub(crate) struct World<'a> {
 /// An operator has released a lock, and the process that had it by this id cannot know that yet.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Deceived {
+    /// The number of this forced release.
+    pub(crate) number: u16,
     pub(crate) process: usize,
     pub(crate) name: Name,
     pub(crate) id: LockId,

@@ -180,7 +180,9 @@ fn filters(commands: &Commands) -> Vec<Option<Vec<String>>> {
 fn filter_of(aggregate: &Document) -> Option<Vec<String>> {
     let stages = aggregate.get_array("pipeline").unwrap();
     let matching = stages[1].as_document().unwrap().get_document("$match").unwrap();
-    let names = matching.get_document("documentKey._id").ok()?;
+    let awaited = matching.get_array("$and").ok()?[0].as_document().unwrap();
+    let names = awaited.get_array("$or").unwrap()[0].as_document().unwrap();
+    let names = names.get_document("documentKey._id").unwrap();
     let names = names.get_array("$in").unwrap().iter();
     Some(names.map(|name| name.as_str().unwrap().to_owned()).collect())
 }

@@ -51,15 +51,7 @@ const LARGE_FILES: &[(&str, usize)] = &[];
 /// The functions that are larger than [`FUNCTION`].
 const LONG_FUNCTIONS: &[(&str, usize)] = &[
     ("mongolock-cli/src/doctor/documents.rs: documents", 70),
-    (
-        "mongolock-macros/src/args/tests/mistakes.rs: refuses_values_of_the_wrong_kind",
-        64,
-    ),
     ("mongolock-macros/src/error/template.rs: fmt", 66),
-    (
-        "mongolock-macros/src/lock_name/tests.rs: mistakes_of_the_declaration_are_reported",
-        71,
-    ),
 ];
 
 /// The room of a file, whose path begins below the `src` of the library.

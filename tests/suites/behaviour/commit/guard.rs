@@ -163,9 +163,9 @@ async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
         assert_eq!(made, 1, "the transaction is not repeated");
         assert!(!is_committed(&fixture).await);
         let mut sent = commands.take();
-        sent.retain(|command| command.contains_key("aggregate"));
+        sent.retain(|command| command.contains_key("find"));
         let [read] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!(read.get_str("aggregate"), Ok("distributed_locks"));
+        assert_eq!(read.get_str("find"), Ok("distributed_locks"));
         let concern = read.get_document("readConcern").unwrap();
         assert_eq!(concern.get_str("level"), Ok("local"), "{read}");
     }
