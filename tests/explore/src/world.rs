@@ -36,6 +36,8 @@ pub(crate) struct World<'a> {
     pub(crate) handle: Option<Handle>,
     pub(crate) transactions: Vec<Transaction>,
     pub(crate) deceived: Option<Deceived>,
+    /// Whether a caller leaves with the present event.
+    pub(crate) is_leaving: bool,
     pub(crate) judge: Judge,
     /// The random bits of the next event.
     pub(crate) chance: u64,
@@ -98,6 +100,7 @@ impl<'a> World<'a> {
             handle: None,
             transactions: Vec::new(),
             deceived: None,
+            is_leaving: false,
             judge: Judge::new(BEGIN),
             chance: 0,
         };
@@ -288,7 +291,8 @@ impl<'a> World<'a> {
 
     /// The future of a caller is dropped that waits, or whose transaction is under way.
     pub(crate) fn leave(&mut self, number: usize, caller: usize) {
-        // It is gone when its core says what follows.
+        // It is gone when its core says what follows. What was due before fails its call.
+        self.is_leaving = true;
         match self.goes(number, caller) {
             State::Waits(Waits {
                 waiter: Some(waiter), ..
@@ -301,6 +305,7 @@ impl<'a> World<'a> {
             }
             _ => {}
         }
+        self.is_leaving = false;
     }
 
     /// A holder is done.
