@@ -19,8 +19,8 @@ use crate::{
 /// What is acquired, with the number of its claims.
 const ACTS: [(Act, u64); 3] = [(Act::Lock, 1), (Act::Set, 3), (Act::Permit(3), 1)];
 
-/// A lease that is renewed every 2 s, so that a renewal can be sent again.
-const SHORT: Duration = Duration::from_secs(6);
+/// A lease that is renewed every 3 s, so that a renewal can be sent again several times, also on a slow machine.
+const SHORT: Duration = Duration::from_secs(9);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
