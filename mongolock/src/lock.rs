@@ -177,7 +177,7 @@ impl<K: LockKind> Lock<K> {
     ///
     /// The error of the body, or else a [`LockError`] in the body's own error type: those of
     /// [`acquire`](Self::acquire) except [`LockError::Reentrant`], and [`LockError::Lost`] if the lock was lost before the
-    /// body ended. With [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`], because
+    /// body ended. With [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`](crate::LockGuard::done), because
     /// without the mark the work may run again.
     ///
     /// # Cancel safety

@@ -6,7 +6,7 @@ use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::{LockError, LockGuard, Permit};
 
-/// The kind of a [`Lock`]: [one](super::One) lock, [several](super::Several) locks, or [permits](super::Permits). No
+/// The kind of a [`Lock`](super::Lock): [one](super::One) lock, [several](super::Several) locks, or [permits](super::Permits). No
 /// other crate can implement it.
 #[expect(
     private_bounds,
