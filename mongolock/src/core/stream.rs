@@ -15,10 +15,13 @@ pub(super) struct Stream {
     pub(super) is_possible: bool,
     /// It is not opened before this time.
     pub(super) retry_at: Time,
-    /// The last filter, the one whose stream is being opened, and the one whose stream is open since then.
+    /// The number of the last filter.
     pub(super) number: u32,
+    /// The filter whose stream is being opened.
     pub(super) opening: Option<u32>,
+    /// The filter of the open stream.
     pub(super) open: Option<u32>,
+    /// The time at which that stream was opened.
     pub(super) opened_at: Time,
     /// From this filter number on all locks are reported.
     pub(super) all_from: Option<u32>,
