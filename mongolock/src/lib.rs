@@ -35,9 +35,10 @@
 //! ```
 //!
 //! A lock is a lease. It is renewed while the function runs, and expires on its own if the process crashes. If it
-//! cannot be renewed, the function is cancelled and the call returns [`LockError::Lost`]. Every acquisition has a
-//! greater [`FencingToken`], with which your data can refuse the write of a stale holder: a process that was paused and
-//! has not noticed the loss of its lock. The page on [leases](guide::leases) says what is guaranteed, and what is not.
+//! cannot be renewed, the function is cancelled and the call returns [`LockError::Lost`]. Each acquisition gets a
+//! monotonically increasing [`FencingToken`], so your data can refuse the write of a stale holder: a process that was
+//! paused and has not noticed the loss of its lock. The page on [leases](guide::leases) says what is guaranteed, and
+//! what is not.
 //!
 //! # Where to begin
 //!
@@ -47,8 +48,8 @@
 //! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
 //! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
 //! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | one lock; several locks, all or nothing; up to N permits. Await one to get a [`LockGuard`] or a [`Permit`]. All three are one type, [`Lock`] |
-//! | [`Leader`] | an election: one leader in all processes |
-//! | [`LockContext`] | the hold of the running code: its token, whether it is lost, commits that take effect only under the lock |
+//! | [`Leader`] | an election: one leader among all processes |
+//! | [`LockContext`] | the hold of the running code: its token, whether the lock is lost, and commits that succeed only while it is held |
 //! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
 //! | [`LeaseHandle`] | a lock that stays held without a process |
 //! | [`LockError`] | one short fact; [`help`](LockError::help) says what to do |
