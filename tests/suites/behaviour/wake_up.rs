@@ -200,20 +200,19 @@ async fn a_changing_filter_misses_no_release() {
             wait_without_success(&waiting, &number.to_string(), Duration::from_millis(700)).await;
         }
     });
-    let (begun, mut turns) = (Instant::now(), 0);
-    while begun.elapsed() < Duration::from_secs(5) {
+    let mut turns = 0;
+    while turns < 12 || filters(&commands).len() < 5 {
         let held = fixture.provider.lock("steady").acquire().await.unwrap();
         let waiting = waiter(provider.lock("steady"));
         // It differs from turn to turn, so that releases meet each moment of a change.
         sleep(Duration::from_millis(100 + turns * 137 % 300)).await;
         let released = Instant::now();
         release_to(held, waiting, WOKEN).await;
-        assert!(released.elapsed() < Duration::from_secs(2), "turn {turns}");
+        assert!(released.elapsed() < Duration::from_secs(4), "turn {turns}");
         turns += 1;
+        assert!(turns < 200, "the filter does not change");
     }
     others.abort();
-    let filters = filters(&commands);
-    assert!(turns >= 8 && filters.len() >= 4, "{turns} turns, {filters:?}");
 }
 
 /// Beyond 64 awaited locks the stream has no names in its filter, and below 48 it has them again.

@@ -9,10 +9,10 @@ use mongolock_tests::BEFORE_EXPIRY;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::conformance_of_kinds;
 use super::kind::Kind;
 use super::subject::Subject;
 use super::target::Target;
-use super::{UNRENEWED, conformance_of_kinds};
 use crate::fixture::{AppError, assert_lost, in_time, renewing};
 
 conformance_of_kinds!(
@@ -100,16 +100,17 @@ async fn a_held_lock_outlives_its_expiry(subject: Subject) {
 
 /// S0.13, S1.6, S1.26, S2.9, S2.10, B8, S3.8
 async fn an_expired_lease_is_lost_and_its_release_changes_nothing(subject: Subject) {
-    let begun = Instant::now();
     let dead = subject.ours().unrenewed().acquire().await.unwrap();
+    // A slow server may have granted the lease long before its reply.
+    let (begun, left) = (Instant::now(), dead.remaining());
     let context = dead.context();
     context.ensure_held().unwrap();
     dead.ensure_held().unwrap();
     let next = subject.theirs().spawn_acquire();
     in_time(async { tokio::join!(context.lost(), dead.lost()) }).await;
     let next = in_time(next).await.unwrap().unwrap();
-    // The servers count whole milliseconds.
-    assert!(begun.elapsed() + Duration::from_millis(2) >= UNRENEWED);
+    let lasted = begun.elapsed();
+    assert!(lasted >= left, "held for {lasted:?} of {left:?}");
     assert!(dead.is_lost() && dead.remaining() == Duration::ZERO);
     subject.assert_newer(&next.context(), &context);
     assert_lost(context.ensure_held(), LossReason::Expired);
