@@ -194,8 +194,7 @@ impl LockAdmin {
     /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has seen. See [`ForceRelease`] for
     /// errors, cancel safety and panics.
     ///
-    /// The lock is free at once, and waiters are woken; after a minimum hold they may try again only after some
-    /// seconds. The document stays, so that the next fencing token is greater.
+    /// The lock is free at once, and waiters are woken. The document stays, so that the next fencing token is greater.
     ///
     /// The holder notices the loss at its next renewal, after its `renew_interval` at the latest, or at once if it uses
     /// this very provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no

@@ -200,7 +200,8 @@ pub enum LockError {
     },
     /// The lock's document is not one that mongolock or DistributedLock.MongoDB writes.
     ///
-    /// Delete the document to reset the lock.
+    /// Release the lock by force with [`LockAdmin::force_release`](crate::LockAdmin::force_release), which repairs the
+    /// document, and find the program that has written it.
     #[non_exhaustive]
     CorruptDocument {
         /// The lock's name.
@@ -262,7 +263,11 @@ impl LockError {
     /// use mongolock::{Busy, LockError};
     ///
     /// fn status(error: &LockError) -> u16 {
-    ///     if matches!(error, LockError::Busy { .. } | LockError::Timeout { .. }) { 409 } else { 500 }
+    ///     match error {
+    ///         LockError::Busy { .. } => 409,
+    ///         LockError::Timeout { .. } | LockError::ShutDown { .. } | LockError::Mongo(_) => 503,
+    ///         _ => 500,
+    ///     }
     /// }
     /// assert_eq!(status(&LockError::busy(Busy::new("report:7"))), 409);
     /// ```

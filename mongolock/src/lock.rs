@@ -90,8 +90,9 @@ impl<K: LockKind> Lock<K> {
     ///   a lock that is held, and for a semaphore the holder of the permit whose lease ends first.
     /// - [`LockError::Done`] if the work under the lock is done, with [`once_per`](Self::once_per) or
     ///   [`once`](Self::once).
-    /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. Non-retryable errors
-    ///   (missing privileges, bad credentials) are returned immediately.
+    /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. The call ends earlier if the
+    ///   server has refused the user for 10 s (a missing privilege, a refused log-in). It ends at once if no repetition
+    ///   can succeed, for instance if a validator refuses the document, or if the client has never been able to log in.
     /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent. A set must have 1 to 500
     ///   names, and a semaphore 1 to 1000 permits.
     /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that runs

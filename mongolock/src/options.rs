@@ -283,7 +283,7 @@ macro_rules! lease_setters {
         /// the time for all locks together.
         ///
         /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
-        /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
+        /// minute. The minute begins with the last usable reply, or with the call if that is later.
         pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
             let options = Arc::make_mut(&mut self.options);
             options.acquire_timeout = timeout.into();

@@ -109,8 +109,8 @@ impl Permit {
 
 impl Detach {
     /// Sets the owner of the detached lease, for operators and for
-    /// [`release_owner`](crate::LockAdmin::release_owner): 1 to 256 bytes without control characters, which do not begin with
-    /// `done:`. By default it is the present owner of the lease.
+    /// [`release_owner`](crate::LockAdmin::release_owner): 1 to 256 bytes without control characters that do not begin with
+    /// `done:` or `kept:`. By default it is the present owner of the lease.
     ///
     /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release all that
     /// it has, also what is being saved at that moment. Another owner makes another [`handle`](Self::handle).
