@@ -95,14 +95,14 @@ impl<K: LockKind> Lock<K> {
     ///   can succeed, for instance if a validator refuses the document, or if the client has never been able to log in.
     /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent. A set must have 1 to 500
     ///   names, and a semaphore 1 to 1000 permits.
-    /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that runs
-    ///   under this very lock, one lock of the set, or a permit of the semaphore: the lock is not reentrant, and waiting for
-    ///   it would be a deadlock.
+    /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that already runs
+    ///   under this lock, under one lock of this set, or under a permit of this semaphore: waiting for it would be a
+    ///   deadlock.
     /// - [`LockError::CorruptDocument`] if the document of the lock cannot be read.
     /// - [`LockError::ShutDown`] after [`LockProvider::shutdown`](crate::LockProvider::shutdown).
     ///
-    /// Acquiring the lock a second time while holding only its guard is not detected: the call waits, possibly until
-    /// the timeout.
+    /// If the caller holds only a guard of the lock, a second acquire is not detected: the call waits until the guard is
+    /// dropped, or until the timeout.
     ///
     /// # Cancel safety
     ///
@@ -120,9 +120,10 @@ impl<K: LockKind> Lock<K> {
 
     /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
     ///
-    /// The call makes at most one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`.
-    /// If this process itself holds the lock, the result is `None` without a request. If other callers of this process
-    /// wait, the call sends one request of its own. If it gets only some locks of a set, they are released again.
+    /// The call makes at most one attempt. Its time limit is the acquire timeout, or 10 s if that is 0 or `None`. If this
+    /// process itself holds the lock, the result is `None` without a request. If other callers of this process wait, one
+    /// request is sent for this call, because only a request that is sent after its beginning can show that the lock is
+    /// held. If the call gets only some locks of a set, they are released again.
     ///
     /// For a semaphore it returns `None` only after a query that found no free permit. If other callers are faster each
     /// time, it repeats until its time limit. Callers that already wait in this process come first.
@@ -154,6 +155,8 @@ impl<K: LockKind> Lock<K> {
     /// The body gets the [`LockContext`], which is also [`LockContext::current`] for the code that it calls. When the
     /// lock is lost, the body is cancelled at its next await point, and the call returns [`LockError::Lost`].
     ///
+    /// The lock does not cover tasks that the body spawns: await them in the body.
+    ///
     /// Inside a body that already runs under a lock of the same name and provider, or under a permit of the same semaphore,
     /// the call joins that hold instead of deadlocking: it has the same token, sends nothing, and its own lock options do not
     /// apply.
@@ -176,7 +179,7 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// The error of the body, or else a [`LockError`] in the body's own error type: those of
+    /// The error of the body. Otherwise a [`LockError`], converted into the body's error type: those of
     /// [`acquire`](Self::acquire) except [`LockError::Reentrant`], and [`LockError::Lost`] if the lock was lost before the
     /// body ended. With [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`](crate::LockGuard::done), because
     /// without the mark the work may run again.
@@ -197,7 +200,7 @@ impl<K: LockKind> Lock<K> {
         self.run_when_lost(OnLost::Cancel, body)
     }
 
-    /// The same with an option for what happens to the body when the lock is lost.
+    /// [`run`](Self::run) with a choice of what happens to the body when the lock is lost.
     pub(crate) fn run_when_lost<F, B>(
         &self,
         on_lost: OnLost,

@@ -294,7 +294,7 @@ macro_rules! lease_setters {
         /// Sets the shortest time for which the lock stays taken, counted from its acquisition: 0 to 7 days, in whole
         /// milliseconds.
         ///
-        /// In a set it counts for each lock from the acquisition of that lock.
+        /// In a set each lock has its own minimum hold, from the acquisition of that lock.
         ///
         /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
         /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.

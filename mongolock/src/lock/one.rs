@@ -90,7 +90,7 @@ impl Lock<One> {
         self.kind.name.text()
     }
 
-    /// The work under the lock succeeds at most once in each period of this length: 1 s to 366 days, in whole
+    /// Makes the work under the lock succeed at most once in each period of this length: 1 s to 366 days, in whole
     /// milliseconds.
     ///
     /// Periods are multiples of the length since 1970-01-01 UTC by the server's clock; those of a day begin at 00:00 UTC.
@@ -103,8 +103,9 @@ impl Lock<One> {
     /// - While another process runs the work, an acquire waits for its end: until the end of the period, unless the lock
     ///   itself sets an [`acquire_timeout`](Self::acquire_timeout). If the period ends first, the result is
     ///   [`LockError::Timeout`](crate::LockError::Timeout).
-    /// - A call belongs to the period in which the call began, by the server's first reply. If the lock is granted in a
-    ///   later period, it is released, because the work would use up that period.
+    /// - A call belongs to the period in which it began. The server's clock in the first reply determines this period. If
+    ///   the call gets the lock in a later period, the lock is released, and the body does not run: its success would mark
+    ///   the later period as done.
     /// - If the period has ended when the work succeeds, the lock is released.
     /// - The work counts as done when the server has confirmed the mark. If it does not, [`run`](Self::run) and the
     ///   attribute return the error of [`LockGuard::done`] although the body has succeeded, also with
@@ -141,7 +142,7 @@ impl Lock<One> {
         self
     }
 
-    /// The work under the lock succeeds once: put the scheduled time of the work, its *tick*, into the name.
+    /// Makes the work under the lock succeed once: put the scheduled time of the work, its *tick*, into the name.
     ///
     /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays
     /// marked as done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1
@@ -171,8 +172,8 @@ impl Lock<One> {
         self
     }
 
-    /// The work under the lock succeeds once for this *scheduled* time, the tick of a schedule: the time becomes a part
-    /// of the name, in UTC and in whole seconds, as in `nightly@2026-03-01T03:00:00Z`, and the lock has
+    /// Makes the work under the lock succeed once for this *scheduled* time, the tick of a schedule. The time becomes a
+    /// part of the name, in UTC and in whole seconds, as in `nightly@2026-03-01T03:00:00Z`, and the lock has
     /// [`once`](Self::once).
     ///
     /// The tick is the time in the schedule, which all instances have in common. `SystemTime::now()` is no tick: each

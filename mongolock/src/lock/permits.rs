@@ -29,9 +29,9 @@ const MOST_PERMITS: u32 = 1000;
 /// While permits are free, acquiring one usually costs one command: a permit is chosen at random, and if it is held, a
 /// query shows which permits are free. Waiters are woken by the release of any permit.
 ///
-/// A permit has **no fencing token**, because tokens of different permits do not order each other. If a stale holder
-/// must not write, use a lock for that data as well, or let the data itself refuse the write, with a version that is
-/// read before.
+/// A permit has **no fencing token**, because tokens of different permits cannot be compared. If a stale holder
+/// must not write, use a lock for that data as well, or let the data itself refuse the write, by comparing
+/// a version number that was read earlier.
 ///
 /// The collection must have simple collation, which is MongoDB's default;
 /// [`index_state`](crate::LockAdmin::index_state) reports another one. Its methods are those of [`Lock`].

@@ -12,7 +12,7 @@ use crate::{LockError, LockGuard};
 ///
 /// Two calls that need the same locks cannot block each other, in whatever order they list them: the names are sorted,
 /// and each call acquires the locks in the order of their names. While a call waits for one lock, it keeps the locks
-/// before that one, and does not hold those behind it. A name that is given twice counts once.
+/// whose names sort before that one, and holds none of the later ones. A name that is given twice counts once.
 ///
 /// The locks are ordinary ones: a set and a [`DistributedLock`](crate::DistributedLock) of one of its names exclude
 /// each other, also in other programs. All locks of a hold have one lease. It is renewed and released as a whole, and

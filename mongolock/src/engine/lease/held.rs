@@ -65,8 +65,8 @@ impl Lease {
         lock_id::owner(&self.key().lock_id).unwrap_or_default()
     }
 
-    /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits do not order
-    /// each other.
+    /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits cannot be
+    /// compared.
     pub(crate) fn token(&self) -> FencingToken {
         match permit_id::number(&self.key().name) {
             Some(_) => FencingToken::NONE,
