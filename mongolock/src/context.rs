@@ -98,8 +98,8 @@ impl LockContext {
     /// The fencing token of this hold; see [`FencingToken`]. For a [set](crate::LockSet) it is that of
     /// [`name`](Self::name): tokens of different names cannot be compared.
     ///
-    /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under one this is `i64::MIN`, which no lock ever
-    /// has, and a [fenced](crate::FencedExt::fenced) write with it returns
+    /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under a permit this method returns `i64::MIN`,
+    /// which is never the token of a lock. A [fenced](crate::FencedExt::fenced) write with it returns
     /// [`LockError::NoFencingToken`]. [`fencing_token_of`](Self::fencing_token_of) is `None`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
@@ -147,8 +147,8 @@ impl LockContext {
     /// Whether the call has waited for another holder of the lock, in this process or another one. For a set: whether
     /// it has waited for any of its locks. For a call that has joined an enclosing hold: the value of that hold.
     ///
-    /// Code that computes a value once checks again for the value of another holder only if the call has waited. For a
-    /// semaphore a call behind others of its process may return `true` although a permit was free.
+    /// Use it in code that computes a value once: after a wait such code checks again whether another holder has computed
+    /// the value. For a semaphore a call behind others of its process may return `true` although a permit was free.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider};
@@ -165,7 +165,7 @@ impl LockContext {
         self.leases().any(|lease| lease.has_waited())
     }
 
-    /// Waits until the lock is no longer held. It ends at the latest when the lease ends by this process's own clock.
+    /// Waits until the lock is no longer held. It returns when the lease ends by this process's own clock, at the latest.
     ///
     /// # Cancel safety
     ///
@@ -196,8 +196,8 @@ impl LockContext {
     /// Runs a future under this context, which passes the context on to a spawned task.
     ///
     /// The context does not keep the lock held: the hold ends with the call that acquired it. In a task that outlives
-    /// that call, a nested call of the same name returns [`LockError::Lost`]; inside another lock, it acquires the lock
-    /// anew.
+    /// that call, a nested call of the same name returns [`LockError::Lost`]. If that nested call is in the body of another
+    /// lock, it acquires the lock anew.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider};

@@ -13,8 +13,8 @@ use crate::{FencingToken, LockError};
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
-/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. All of this also
-/// applies to the locks of a set: they are lost together with the first one, and one command releases all.
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. The locks of a set
+/// are released with one command. If one of them is lost, all are lost.
 ///
 /// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 ///
@@ -101,7 +101,7 @@ impl LockGuard {
         self.lease().is_over()
     }
 
-    /// Waits until the lock is lost. It ends at the latest when the lease ends by this process's own clock.
+    /// Waits until the lock is lost. It returns when the lease ends by this process's own clock, at the latest.
     ///
     /// # Cancel safety
     ///
@@ -166,11 +166,11 @@ impl LockGuard {
     /// end of the mark, for every process: see [`DistributedLock::once_per`](crate::DistributedLock::once_per) and
     /// [`DistributedLock::once`](crate::DistributedLock::once), one of which the lock must have.
     ///
-    /// If the period has ended in the meantime, the lock is released instead. Until the server has confirmed one of the
-    /// two, the request is repeated while the lease lasts, also if the future is dropped and during a
-    /// [`shutdown`](crate::LockProvider::shutdown). The lease is renewed meanwhile, for one `expiry` after the work has ended, at
-    /// least for 60 s, also beyond `max_hold`. A guard that is released or dropped without `done` leaves no mark, so
-    /// that another process runs the work.
+    /// If the period has ended in the meantime, the lock is released instead. The request is repeated until the server has
+    /// confirmed it, or until the lease ends, even if the future is dropped or the provider is
+    /// [shut down](crate::LockProvider::shutdown). Meanwhile the lease is renewed, even beyond `max_hold`: for one `expiry`
+    /// after the work has ended, and for 60 s at least. A guard that is released or dropped without `done` leaves no mark,
+    /// so that another process runs the work.
     ///
     /// ```
     /// use std::time::Duration;

@@ -147,7 +147,7 @@ impl LockProviderBuilder {
     }
 
     /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
-    /// default. A lock with an expiry of its own that is not longer is refused.
+    /// default. A lock whose own expiry is not longer than this interval is refused.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).renew_interval = Some(interval);
         self
@@ -215,7 +215,8 @@ impl LockProviderBuilder {
     ///
     /// MongoDB removes the documents with a TTL index on the end of the lease; see
     /// [`LockAdmin::index_state`](crate::LockAdmin::index_state). In memory, providers on the same locks share one
-    /// retention, that of the provider that was built last, and later acquisitions look for documents to remove once in a retention.
+    /// retention, that of the provider that was built last. Once in each retention, an acquisition removes all documents of
+    /// unused locks.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.config.retention = retention;
         self
@@ -227,7 +228,7 @@ impl LockProviderBuilder {
     /// A lease that ends without a release, because its holder crashed or is cut off, can be taken over only after this
     /// margin. It covers the difference between the clocks of the members of a replica set: after a failover to a
     /// member whose clock is 60 s ahead, leases end 60 s early, and with a margin of 60 s no process acquires such a
-    /// lock before its holder has stopped relying on it. The disadvantage is that the lock of a crashed holder is free
+    /// lock before the lease has ended by its holder's clock. The disadvantage is that the lock of a crashed holder is free
     /// later. A released lock is free at once, and a holder that lost its lock although its process runs releases it.
     ///
     /// The margin is that of the provider that acquires the lock: **set the same one in all processes**. If they
@@ -256,7 +257,7 @@ impl LockProviderBuilder {
 
     /// Sets whether a change stream wakes waiters when another process releases the lock; `true` by default.
     ///
-    /// The stream is open only while calls wait, and also provides the order between processes. With `false`, on a
+    /// The stream is open only while calls wait. Each process also learns from it the order between processes. With `false`, on a
     /// standalone server, or without the privilege to watch the collection, waiters poll within `retry_interval`, and
     /// get their [turns by chance](crate::guide::leases#without-change-streams). While calls wait, a stream that the
     /// server does not offer is tried again every 5 minutes, and any other error is followed by a retry after a second.

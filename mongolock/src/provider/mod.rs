@@ -54,11 +54,12 @@ impl LockProvider {
     /// Its errors have the texts of the driver's errors; those of [`connect`](Self::connect) name the address that
     /// cannot be reached. It shares the connections of the client with the application. If the application uses all of
     /// them, a renewal waits, and the event `mongolock.renewal_waiting` is reported. [`connect`](Self::connect) creates
-    /// a client of its own.
+    /// a client of its own. Set `serverSelectionTimeoutMS` of the client to less than the acquire timeout: the error of an
+    /// acquire then says why no server replies.
     ///
-    /// The database must be one that can have locks: each call of a provider on `local`, `admin` or `config` fails with
-    /// the error of [`build`](LockProviderBuilder::build), and sends nothing. The client belongs to the application:
-    /// mongolock does not check whether the hosts of its connection string belong to one replica set.
+    /// `local`, `admin` and `config` cannot have locks: each call of a provider on one of them fails with the error of
+    /// [`build`](LockProviderBuilder::build), and sends nothing. The client belongs to the application: mongolock does not
+    /// check whether the hosts of its connection string belong to one replica set.
     ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.
@@ -74,16 +75,16 @@ impl LockProvider {
 
     /// A provider on a connection of its own, in the database that the URI names (`mongolock` if it names none).
     ///
-    /// It observes the driver's monitoring: while no server can be reached, the error of an acquire says which address
-    /// fails and why. A single attempt gets that error within 2 s. A call that waits continues until its acquire
+    /// The provider uses the driver's monitoring events: while no server can be reached, the error of an acquire says which
+    /// address fails and why. A single attempt gets that error within 2 s. A call that waits continues until its acquire
     /// timeout, reports the event `mongolock.retrying` meanwhile, and then returns that error. If the server has never
     /// accepted the user and the password, or belongs to another replica set, every acquire, health check and admin
     /// call says so at once; a log-in that is refused later, and a missing right, end an acquire after 10 s.
     ///
     /// The hosts of the URI must belong to one replica set, because the driver uses the set that replies first, so two
-    /// processes could hold one lock. A host that the driver has dropped is asked for its replica set, once and in the
-    /// background; replies to calls are held back until it has replied, for 2 s at most. If it belongs to another set,
-    /// by the name or by the members, each call returns that error from then on, and present holds continue to their
+    /// processes could hold one lock. If the driver drops a host, the provider asks this host once, in the background, to
+    /// which set it belongs. Replies to calls are held back meanwhile, for 2 s at most. If the host belongs to another set,
+    /// by the name or by the members, each later call returns an error that says so, and present holds continue to their
     /// end. Other names of the same servers, and hosts that are in no set or do not reply, are not errors; see [the
     /// guide](crate::guide::production#one-connection-string).
     ///
@@ -105,8 +106,8 @@ impl LockProvider {
         Self::connecting(uri.as_ref(), None).await?.0.build()
     }
 
-    /// A builder for the database that the URI names, and this database, which need not be able to have locks. Its
-    /// client looks for a server for this time unless the URI sets that time. For the program `mongolock`.
+    /// A builder for the database that the URI names, and this database. It may be one that cannot have locks. The client
+    /// looks for a server for this time unless the URI sets that time. For the program `mongolock`.
     #[doc(hidden)]
     pub async fn connecting(
         uri: &str,

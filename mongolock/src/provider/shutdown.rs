@@ -8,15 +8,15 @@ impl LockProvider {
     ///
     /// New and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown), and held locks are lost
     /// with [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. If
-    /// the server does not confirm the releases, the call waits for 15 s; the remaining leases then expire. For a mark
-    /// it waits as long as the lease lasts, because otherwise the work would run again: that lease is renewed
-    /// meanwhile, for one `expiry` after the work, at least for 60 s. `shutdown_after` bounds that, too.
+    /// the server does not confirm the releases, the call waits for 15 s; the remaining leases then expire. It waits for a
+    /// mark of finished work while the lease lasts, because otherwise the work would run again. That lease is renewed for
+    /// one `expiry` after the work, and for 60 s at least. `shutdown_after` limits this wait as well.
     ///
     /// After that, the provider ends its change stream and its requests without a reply, within a second, and sends
     /// nothing by itself any more. The client of a [`connect`](Self::connect) provider is shut down, within 6 s, unless
     /// another provider from [`to_builder`](Self::to_builder) uses it. You must shut down a client of your own: call
-    /// the driver's `Client::shutdown` after this, otherwise the driver may print the panic of one of its tasks when
-    /// the runtime ends.
+    /// the driver's `Client::shutdown` after this. Otherwise one of the driver's tasks may panic when the runtime ends, and
+    /// print a message; this is harmless.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
