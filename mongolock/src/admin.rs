@@ -84,8 +84,8 @@ impl LockAdmin {
     /// The locks that meet the filter, one by one: as [`list`](Self::list), but without all of them in memory.
     ///
     /// The stream reads pages of 1000 locks, each with a query of its own at the server's time of that query. A lock
-    /// that meets the filter all the while is returned exactly once. A lock that is used for the first time, or changes
-    /// its state, while the stream is read may be returned or not.
+    /// that meets the filter during the whole read is returned exactly once. A lock that is used for the first time, or
+    /// changes its state, while the stream is read may be returned or not.
     ///
     /// See [`LockInfoStream`] for errors, cancel safety and panics.
     ///
@@ -112,8 +112,9 @@ impl LockAdmin {
     /// The changes of the locks that meet the filter, as events: first the present holds, then each change, in the
     /// order of the server.
     ///
-    /// The name, the prefix and the owner of the filter are used; the owner is that of the hold, or of a hold that it
-    /// has replaced. The server filters names and prefixes, and leaves out renewals, so a stream for one name costs
+    /// The name, the prefix and the owner of the filter are used. An event passes the owner's filter if its hold, or the
+    /// hold that it has replaced, is of this owner. The server filters names and prefixes, and leaves out renewals, so a
+    /// stream for one name costs
     /// little. A hand-over between callers of one process is not reported, because the document does not change, and a
     /// forced release looks like a release.
     ///
@@ -226,10 +227,10 @@ impl LockAdmin {
     /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does. It is meant for the locks of a
     /// process that is known to have ended.
     ///
-    /// Returns the number of locks that were released, with those that a minimum hold kept.
+    /// Returns the number of locks that were released, including those that only a minimum hold kept taken.
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
-    /// `<host>:<process id>`; see [`LockInfo::owner`]. Its minimum holds end as well; locks whose work is done
+    /// `<host>:<process id>`; see [`LockInfo::owner`]. The minimum holds of this owner end as well; locks whose work is done
     /// ([`LockState::Done`](crate::LockState::Done)) stay taken. The locks are
     /// released 16 at a time, and a process of this owner that still runs can acquire new ones meanwhile.
     ///
@@ -277,9 +278,9 @@ impl LockAdmin {
     /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
     ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
     ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
-    ///    the build delays it further. After a failed build no process builds again for 10 minutes, and each provider
-    ///    checks again an hour later; this call then returns [`IndexState::Failed`] with the command for `mongosh` that
-    ///    creates the index.
+    ///    the build delays it further. After a failed build no process builds for 10 minutes, and each provider repeats
+    ///    its check after an hour. If the build has failed, this call returns [`IndexState::Failed`] with the command for
+    ///    `mongosh` that creates the index.
     ///
     /// If transactions on the lock collection are long, or a build would take more than 1 s, create the index by hand
     /// at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without the

@@ -68,8 +68,9 @@ impl LockContext {
     ///   two minutes, under the lock). Keep transactions short, or set a longer
     ///   [`renew_interval`](crate::LockProviderBuilder::renew_interval).
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
-    ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
-    ///   can be called again, because the guarding statement is part of the transaction; this method cannot.
+    ///   the commit within 30 s. In this time a connection without a reply is closed after 10 s, and the commit is sent on
+    ///   another one. The session's `commit_transaction` can be called again, because the guarding statement is part of the
+    ///   transaction; this method cannot.
     /// - [`LockError::Mongo`] with a write concern error of the driver and neither label: the primary has committed the
     ///   transaction, but its write concern can never be met, such as `w: 3` with two members.
     /// - [`LockError::NoTransaction`]: the session has no transaction, as always on a standalone server; or the
@@ -98,9 +99,9 @@ impl LockContext {
     /// transaction: either both happen or none, so that the work takes effect exactly once.
     ///
     /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
-    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
-    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
-    /// second mark. Make it the last step of the body.
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. The commit ends the
+    /// hold without a loss: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully
+    /// writes no second mark. Make the commit the last step of the body.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};

@@ -20,7 +20,7 @@ use crate::FencingToken;
 /// Why a lock was not acquired or is no longer held, or why a write under it was refused.
 ///
 /// "Held by another" ([`Timeout`](Self::Timeout), [`Busy`](Self::Busy)) and "MongoDB does not work"
-/// ([`Mongo`](Self::Mongo)) are never mixed up.
+/// ([`Mongo`](Self::Mongo)) are always different errors.
 ///
 /// `Display` is one short fact, [`help`](Self::help) is the advice, and `source()` is the driver's error. The texts name
 /// locks, owners and hosts: log them, and send callers of a service a text of your own.
@@ -212,7 +212,7 @@ pub enum LockError {
     /// MongoDB refused an operation or could not be reached.
     ///
     /// The driver's error has the details: match its `kind`. `Display` does not repeat its text, because it is also the
-    /// [`source`](std::error::Error::source). Only if the driver finds no server, `Display` names the servers, and
+    /// [`source`](std::error::Error::source). If the driver finds no server, `Display` names the servers instead, and
     /// there is no source.
     ///
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
@@ -237,8 +237,8 @@ pub enum LossReason {
     /// `max_hold` ended the renewals. A detached lease has no renewals: its time was over.
     Expired,
     /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
-    /// changed the document, or the hold itself was released. The lease of a [handle](crate::LeaseHandle) was resumed or released by
-    /// another call, or not detached yet.
+    /// changed the document, or the hold itself was released. For a [handle](crate::LeaseHandle): another call has resumed
+    /// or released its lease, or the lease is not detached yet.
     Gone,
     /// The provider was shut down.
     ShutDown,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A fencing token: a number that is strictly greater for every later hold of the same lock.
 ///
-/// Pass it with each write to the resource that the lock protects, and let the resource reject a token smaller than the
+/// Pass it with each write to the resource that the lock protects, and let the resource refuse a token smaller than the
 /// greatest one it has seen. A stale holder, whose process was paused beyond its lease, then cannot overwrite the work
 /// of the next holder ([Kleppmann, *How to do distributed
 /// locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)). For data in MongoDB,

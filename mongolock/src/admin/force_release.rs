@@ -94,9 +94,9 @@ impl ForceRelease {
     ///
     /// The server compares and releases in one step, so a lease that was acquired later is never ended.
     ///
-    /// Waiters of one process that hand the lock over among themselves share one lease, and the token in the document
-    /// is the last one that is reserved for them. The request ends the lease of the present holder among them. Take the
-    /// token from [`LockInfo::fencing_token`]: the token of a guard, or one in a log, can be smaller.
+    /// Take the token from [`LockInfo::fencing_token`]: the token of a guard, or one in a log, can be smaller. Callers of
+    /// one process that hand the lock over among themselves share one lease, and the document has the last token that is
+    /// reserved for them. The request ends this lease, so the present holder among them loses the lock.
     ///
     /// [`LockInfo::fencing_token`]: crate::LockInfo::fencing_token
     pub fn only_if(mut self, token: FencingToken) -> Self {

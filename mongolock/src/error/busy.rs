@@ -42,12 +42,12 @@ pub struct Busy {
     /// and the time since. A lock that has been held for minutes will probably not be free in a second. `None` if no
     /// reply named a holder.
     ///
-    /// If only an event of the change stream named it, the time counts from that event, a few milliseconds later than the
-    /// hold. A hold of this process counts from its own beginning.
+    /// If only an event of the change stream named the holder, the time counts from that event, which arrives a few
+    /// milliseconds after the acquisition. For a hold of this process the time counts from its acquisition.
     pub held_for: Option<Duration>,
-    /// The rest of the holder's lease by the server's value, less the time since its reply, with the takeover margin; zero
-    /// if it has passed. `None` if no reply had it, or if a caller in this process holds the lock (calls that have joined one
-    /// hold get the rest of their own lease).
+    /// The rest of the holder's lease and of the takeover margin after it: the server's value minus the time since its
+    /// reply, and zero if both have passed. `None` if no reply had it, or if a caller in this process holds the lock (calls
+    /// that have joined one hold get the rest of their own lease).
     ///
     /// **The lock is not free after this time.** Do not use it as a `Retry-After`: the holder renews its lease until the work
     /// ends. It only says when the lock becomes free if the holder has crashed. For a service choose a pause by the length of

@@ -1,4 +1,4 @@
-//! Fenced writes to MongoDB: a document rejects the writes of a stale holder.
+//! Fenced writes to MongoDB: a document refuses the writes of a stale holder.
 
 mod encode;
 mod field;
@@ -59,7 +59,7 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
     }
 }
 
-/// A collection whose documents store the greatest fencing token that has written them, and reject writes with a
+/// A collection whose documents store the greatest fencing token that has written them, and refuse writes with a
 /// smaller token with [`LockError::Stale`].
 ///
 /// A lease alone cannot prevent the late write of a stale holder, whose process was paused beyond its lease. The
@@ -73,8 +73,8 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 /// error. Only a document that matches and has a greater token is the error `Stale`.
 ///
 /// - **Name one document.** The query should name it by `_id` or by the fields of a unique index, as for every upsert.
-///   If several documents match, one of those without a greater token is written. A document that does not match the
-///   query is not found, even if a newer holder has changed it.
+///   If several documents match, the write changes one of them whose token is not greater. A document that does not match
+///   the query is not found, even if a newer holder has changed it.
 /// - **An update or a pipeline must not write the fence field**: that is
 ///   [`LockError::InvalidFence`]. A document to insert, or to replace another one with,
 ///   may contain the field from an earlier read, if its token is not greater than the holder's own.
@@ -115,9 +115,9 @@ impl<T: Send + Sync> FencedCollection<T> {
 
     /// Inserts a document with the token. The result is an [`InsertOneResult`](mongodb::results::InsertOneResult).
     ///
-    /// If a document with the same `_id` exists and has a greater token, the error is `Stale`. In all other cases a
-    /// duplicate key is the driver's own error: if the existing document has no greater token, if another unique key
-    /// collides, and always in a transaction, which the error ends.
+    /// If a document with the same `_id` exists and has a greater token, the error is `Stale`. Any other duplicate key is
+    /// the driver's own error: that of an `_id` whose document has no greater token, and that of another unique index. In a
+    /// transaction each duplicate key is the driver's error, and ends the transaction.
     pub fn insert_one(&self, document: impl Borrow<T>) -> FencedWrite<'static, InsertOneOptions>
     where
         T: Serialize,

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use crate::sync::lock;
 use crate::{FencingToken, LockError};
 
-/// A value in memory that stores the greatest fencing token that has changed it, and rejects changes with a smaller
+/// A value in memory that stores the greatest fencing token that has changed it, and refuses changes with a smaller
 /// token.
 ///
 /// It is meant for a service whose clients hold locks and send their fencing tokens with each request. Comparing the
@@ -46,7 +46,7 @@ impl<T> Fenced<T> {
 
     /// Changes the value for the holder of this token.
     ///
-    /// Other callers block their threads meanwhile, so `change` should be short.
+    /// Other callers block their threads while `change` runs, so it should be short.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl<T> Fenced<T> {
 
     /// Reads the value and the greatest token that has changed it, which is `None` if no holder has changed it.
     ///
-    /// Other callers block their threads meanwhile, so `look` should be short.
+    /// Other callers block their threads while `look` runs, so it should be short.
     pub fn read<R>(&self, look: impl FnOnce(&T, Option<FencingToken>) -> R) -> R {
         let (value, seen) = &*lock(&self.value);
         look(value, *seen)

@@ -41,8 +41,8 @@ use crate::{LockError, task};
 ///
 /// A write is one command if the document exists, or is upserted by its `_id`. If no document matches, or a unique key
 /// collides, a second command finds out the reason, and the write is repeated if the document was created or deleted
-/// meanwhile. An upsert by other fields, with a collation or in a session tries an update first, so that a stale upsert
-/// creates no second document.
+/// meanwhile. An upsert is first sent as an update without upsert if its query does not name the `_id`, or if it has a
+/// collation or a session: a stale upsert then creates no second document.
 ///
 /// # Cancel safety
 ///

@@ -40,7 +40,8 @@ pub enum IndexState {
         /// The locale of the collation.
         locale: String,
     },
-    /// The user lacks the privilege to create the index, or to list the indexes if none is to be created.
+    /// The user lacks the privilege to create the index. `mongolock doctor`, which creates none, also returns it without
+    /// the privilege to list the indexes.
     Unauthorized {
         /// The server's message.
         reason: String,

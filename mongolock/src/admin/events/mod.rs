@@ -33,9 +33,9 @@ use crate::{LockError, LockFilter};
 /// s, unless the server is still reading the past.
 ///
 /// The stream survives failovers and outages: the task repeatedly tries to resume its change stream after the last
-/// event (also if the server refuses the log-in), and no event is missed. [`health`](crate::LockProvider::health) says
-/// whether a server replies meanwhile. If the server no longer has the events, a [gap](crate::LockEventKind::Gap)
-/// follows, and then what has changed.
+/// event, so that no event is missed. It continues even if the server refuses the log-in.
+/// [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server no longer has the
+/// events, a [gap](crate::LockEventKind::Gap) follows, and then what has changed.
 ///
 /// # Errors
 ///
