@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes a rule out of the core, or turns it round, and looks whether the explorer notices it.
 
-    tests/explore/mutants.py                 # all of them, a table at the end; some 15 minutes
+    tests/explore/mutants.py                 # all of them, a table at the end
     tests/explore/mutants.py "no new token"  # those whose names contain these words
 
 Each mutant is a replacement in a file of the core, in a copy of the repository. It has to make a named case fail.
