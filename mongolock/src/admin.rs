@@ -198,7 +198,7 @@ impl LockAdmin {
     /// The lock is free at once, and waiters are woken. The document stays, so that the next fencing token is greater.
     ///
     /// The holder notices the loss at its next renewal, after its `renew_interval` at the latest, or at once if it uses
-    /// this very provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no
+    /// the same provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no
     /// longer renewed (`max_hold`) notices it at its deadline or at its release. **Until then its work continues at the
     /// same time as that of the next holder**; only fencing tokens then protect data from a stale write. Late renewals
     /// and the late release of the former holder change nothing.

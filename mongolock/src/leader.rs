@@ -85,7 +85,7 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// The error of the body, or else a [`LockError`] in the body's own error type: [`LockError::ShutDown`] after
+    /// The error of the body. Otherwise a [`LockError`], converted into the body's error type: [`LockError::ShutDown`] after
     /// [`LockProvider::shutdown`], and errors that would occur again: [`LockError::Mongo`] if the server refuses the
     /// command, [`LockError::CorruptDocument`], [`LockError::InvalidName`], [`LockError::InvalidOption`]. While no
     /// server replies the call continues, with the event `mongolock.retrying`.

@@ -57,7 +57,7 @@ impl Permit {
         self.0.is_lost()
     }
 
-    /// Waits until the permit is lost. It ends at the latest when the lease ends by this process's own clock.
+    /// Waits until the permit is lost. It returns when the lease ends by this process's own clock, at the latest.
     ///
     /// # Cancel safety
     ///

@@ -209,7 +209,7 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// The error of the body, or else a [`LockError`] in the body's own error type: those of
+    /// The error of the body. Otherwise a [`LockError`], converted into the body's error type: those of
     /// [`DistributedLock::run`], [`LockSet::run`] and [`Semaphore::run`].
     ///
     /// # Panics
