@@ -16,7 +16,7 @@ use crate::LockError;
 const MOST_REPORTS: usize = 10_000;
 
 /// Tells the program's subscriber and recorder what has happened.
-pub(crate) type Report = Box<dyn FnOnce() + Send>;
+type Report = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// On the thread of a provider: the other thread that reports its events. It starts with the first report.
@@ -65,7 +65,7 @@ pub(crate) fn is_home() -> bool {
 }
 
 /// Reports something. The thread of a provider never waits for the program's subscriber: renewals are sent there.
-pub(crate) fn tell(report: Report) {
+pub(crate) fn tell(report: impl FnOnce() + Send + 'static) {
     let is_silent = LevelFilter::current() == LevelFilter::OFF;
     let here = REPORTER.with_borrow_mut(|reporter| match reporter {
         Some(reporter) if !is_silent => reporter.pass(report),
@@ -78,7 +78,7 @@ pub(crate) fn tell(report: Report) {
 
 impl Reporter {
     /// Passes a report to the other thread, or returns it if that thread cannot be started.
-    fn pass(&mut self, report: Report) -> Option<Report> {
+    fn pass<F: FnOnce() + Send + 'static>(&mut self, report: F) -> Option<F> {
         if self.0.is_none() {
             let (reports, passed) = sync_channel::<Report>(MOST_REPORTS);
             let run = move || {
@@ -96,7 +96,7 @@ impl Reporter {
             self.0 = Some(reports);
         }
         // The queue is full if the subscriber blocks.
-        let _ = self.0.as_ref()?.try_send(report);
+        let _ = self.0.as_ref()?.try_send(Box::new(report));
         None
     }
 }

@@ -1,4 +1,4 @@
-//! The steps after an event that run when the core's mutex is released: callers are woken and events are reported.
+//! The steps that follow from an event, and run when no mutex is held: callers are woken, and events are reported.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,58 +7,78 @@ use std::task::Waker;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::home::{Report, tell};
+use super::reports::Report;
 
-thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::new(None) });
+thread_local!(static STEPS: RefCell<Steps> = const { RefCell::new(Steps::NONE) });
 
-/// The steps after an event, in this order.
-#[derive(Default)]
-pub(super) struct After(VecDeque<Step>);
+/// The steps of a thread.
+struct Steps {
+    waiting: VecDeque<Step>,
+    are_run: bool,
+}
 
 enum Step {
     Wake(Waker),
     Report(Report),
 }
 
-impl After {
-    pub(super) fn wake(&mut self, wakers: &mut Vec<Waker>) {
-        if !wakers.is_empty() {
-            self.0.extend(wakers.drain(..).map(Step::Wake));
+impl Steps {
+    const NONE: Self = Self {
+        waiting: VecDeque::new(),
+        are_run: false,
+    };
+}
+
+impl Step {
+    fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Report(report) => report.tell(),
         }
     }
 
-    /// Reports something, if anything would get it.
-    pub(super) fn report(&mut self, report: impl FnOnce() + Send + 'static) {
-        if cfg!(feature = "metrics") || LevelFilter::current() != LevelFilter::OFF {
-            self.0.push_back(Step::Report(Box::new(report)));
-        }
+    fn wait(self) {
+        let mut step = Some(self);
+        let _ = STEPS.try_with(|steps| steps.borrow_mut().waiting.extend(step.take()));
+        // A thread that ends has no queue any more.
+        step.map(Self::run);
     }
+}
 
-    /// Runs the steps, and the steps that follow from them, one after another and never nested: a waker may drop a
-    /// caller, whose lock then passes to the next caller, and so on, until the stack is full. A panic in one step does
-    /// not stop the others.
-    pub(super) fn run(self) {
-        if self.0.is_empty() {
-            return;
-        }
-        let is_inside = QUEUE.with_borrow_mut(|queue| {
-            let is_inside = queue.is_some();
-            match queue {
-                Some(queue) => queue.extend(self.0),
-                None => *queue = Some(self.0),
-            }
-            is_inside
+/// Wakes these callers at the next [`run`] of this thread.
+pub(super) fn wake(wakers: &mut Vec<Waker>) {
+    wakers.drain(..).map(Step::Wake).for_each(Step::wait);
+}
+
+/// Reports something at the next [`run`] of this thread, if anything would get it.
+pub(super) fn report(report: Report) {
+    if cfg!(feature = "metrics") || LevelFilter::current() != LevelFilter::OFF {
+        Step::Report(report).wait();
+    }
+}
+
+/// Runs the steps of this thread, and those that follow from them, one after another and never nested: a waker may drop
+/// a caller, whose lock then passes to the next caller, and so on, until the stack is full. A panic in one step does not
+/// stop the others.
+pub(super) fn run() {
+    let first = STEPS.try_with(|steps| {
+        let steps = &mut *steps.borrow_mut();
+        let first = if steps.are_run {
+            None
+        } else {
+            steps.waiting.pop_front()
+        };
+        steps.are_run |= first.is_some();
+        first
+    });
+    let mut next = first.ok().flatten();
+    while let Some(step) = next {
+        // The caller's runtime or the program's subscriber has reported the panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| step.run()));
+        next = STEPS.with_borrow_mut(|steps| {
+            let next = steps.waiting.pop_front();
+            steps.are_run = next.is_some();
+            next
         });
-        if is_inside {
-            return;
-        }
-        while let Some(step) = QUEUE.with_borrow_mut(|queue| queue.as_mut().and_then(VecDeque::pop_front)) {
-            // The caller's runtime or the program's subscriber has reported the panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| match step {
-                Step::Wake(waker) => waker.wake(),
-                Step::Report(report) => tell(report),
-            }));
-        }
-        QUEUE.set(None);
     }
 }

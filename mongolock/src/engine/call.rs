@@ -10,9 +10,9 @@ use tracing::Span;
 
 use super::clock::duration;
 use super::hold::Hold;
-use super::state::{About, Engine, Lease};
+use super::state::{About, Engine, Event, Lease};
 use super::words;
-use crate::core::{Ending, Event, Join, Once, Rules, Time, Waiter, Wanted};
+use crate::core::{Join, Once, Rules, Time, Waiter, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
 use crate::once;
@@ -35,13 +35,10 @@ pub(crate) struct Call {
     lease: Arc<Lease>,
     span: Span,
     begun: Time,
-    state: State,
+    waiter: Option<Waiter>,
     on_busy: OnBusy,
-}
-
-enum State {
-    Waits(Option<Waiter>),
-    Ended(AcquireOutcome),
+    /// [`AcquireOutcome::Cancelled`] until it has ended.
+    outcome: AcquireOutcome,
 }
 
 impl Call {
@@ -55,17 +52,20 @@ impl Call {
             span: trace::acquire_span(lease.name(), lease.about.template, &lease.about.names, wish.owner),
             lease,
             begun: engine.now(),
-            state: State::Waits(None),
+            waiter: None,
             on_busy: wish.on_busy,
+            outcome: AcquireOutcome::Cancelled,
         };
         engine.waiting.fetch_add(1, Ordering::Relaxed);
         call.lease.meter.record(Measure::WaitBegins);
-        let joined = call.span.in_scope(|| call.join(wish.wanted, wish.is_inside_hold));
-        match &joined {
-            Ok(waiter) => call.state = State::Waits(*waiter),
-            Err(error) => call.end(Err(error)),
+        match call.span.in_scope(|| call.join(wish.wanted, wish.is_inside_hold)) {
+            Ok(waiter) => call.waiter = waiter,
+            Err(error) => {
+                call.end(Err(&error));
+                return Err(error);
+            }
         }
-        joined.map(|_| call)
+        Ok(call)
     }
 
     fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Waiter>, LockError> {
@@ -113,7 +113,7 @@ impl Call {
 
     /// Records how the call has ended, also on its span.
     fn end(&mut self, outcome: Result<&Hold, &LockError>) {
-        let ended = match outcome {
+        self.outcome = match outcome {
             Ok(_) => AcquireOutcome::Acquired,
             Err(LockError::Busy { .. }) => AcquireOutcome::Busy,
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
@@ -122,26 +122,18 @@ impl Call {
             Err(error) if error.meaning() == Meaning::Overloaded => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
-        self.state = State::Ended(ended);
         if !self.span.is_disabled() {
             let token = |hold: &Hold| hold.lease().token().if_any();
-            trace::acquire_ended(&self.span, self.waited(), ended, outcome.map(token));
+            trace::acquire_ended(&self.span, self.waited(), self.outcome, outcome.map(token));
         }
     }
 
     /// The caller was dropped.
-    fn leave(&self, waiter: Option<Waiter>) {
-        let engine = &self.lease.engine;
-        if engine.is_forked() {
-            return;
-        }
-        // The core locks the mutex of the lease while it holds its own, so this mutex must not be held then.
-        let event = match self.lease.leave() {
-            Ok(()) => waiter.map(Event::Leave),
-            Err(hold) => hold.map(|hold| Event::End(hold, Ending::Untaken, None)),
-        };
-        if let Some(event) = event {
-            engine.take(event);
+    fn leave(&self) {
+        if !self.lease.engine.is_forked()
+            && let Some(event) = self.lease.leave(self.waiter)
+        {
+            self.lease.engine.take(event);
         }
     }
 }
@@ -158,15 +150,11 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let outcome = match self.state {
-            State::Ended(outcome) => outcome,
-            State::Waits(waiter) => {
-                self.span.in_scope(|| self.leave(waiter));
-                AcquireOutcome::Cancelled
-            }
-        };
+        if self.outcome == AcquireOutcome::Cancelled {
+            self.span.in_scope(|| self.leave());
+        }
         self.lease.engine.waiting.fetch_sub(1, Ordering::Relaxed);
-        let ends = Measure::WaitEnds(outcome, self.waited());
+        let ends = Measure::WaitEnds(self.outcome, self.waited());
         self.lease.meter.record(ends);
     }
 }

@@ -2,30 +2,39 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::after::After;
 use super::clock::duration;
 use super::ends::Ends;
 use super::faults::{fault, no_reply};
-use super::state::{Command, Engine, Lease};
+use super::state::{Command, Engine, Event};
 use super::stream::watch;
 use crate::LockError;
 use crate::core::limits::NO_REPLY;
-use crate::core::{Event, Fault, Look, Saw, Span};
+use crate::core::{Key, Look, Saw, Span, Time};
 use crate::protocol::{Name, Order};
 use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::reply_within;
 
+/// A command that has a reply.
+#[derive(Clone, Copy)]
+struct Flight {
+    key: Key,
+    /// Its time limit at the server.
+    limit: Span,
+    /// Whether its rows may also be sent alone.
+    is_group: bool,
+}
+
 impl Engine {
-    /// Sends the queued commands, unless another thread is sending them. The wake-ups for replies that arrive at once
-    /// are added to `after`.
-    pub(super) fn send(self: &Arc<Self>, after: &mut After) {
+    /// Sends the queued commands, unless another thread is sending them. Replies that arrive
+    /// at once are decided on here.
+    pub(super) fn send(self: &Arc<Self>) {
         let mut is_mine = false;
         loop {
             let command = {
@@ -38,7 +47,7 @@ impl Engine {
                 command
             };
             let Some(command) = command else { return };
-            if let Some(command) = self.send_one(command, after) {
+            if let Some(command) = self.send_one(command) {
                 // The next call that has a runtime sends it.
                 let mut commands = lock(&self.commands);
                 commands.waiting.push_front(command);
@@ -49,123 +58,119 @@ impl Engine {
     }
 
     /// Sends a command, or returns it if there is no runtime.
-    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Option<Command> {
-        match command {
-            Command::Unwatch => self.end_stream(),
-            Command::Idle => self.idle.notify_waiters(),
-            command => match self.at_once(&command) {
-                Some(event) => drop(self.decide(event, after)),
-                None => return self.spawn(command),
-            },
+    fn send_one(self: &Arc<Self>, command: Command) -> Option<Command> {
+        let flight = Flight::of(&command);
+        if let Some(flight) = flight.filter(|_| self.store.never_waits()) {
+            let running = pin!(perform(&self.store, &command));
+            if let Poll::Ready(result) = running.poll(&mut Context::from_waker(Waker::noop())) {
+                self.decide(self.ended(flight, result));
+            }
+            return None;
         }
-        None
-    }
-
-    /// The event for a command, if the store replies at once.
-    fn at_once(&self, command: &Command) -> Option<Event<Arc<Lease>>> {
-        match command {
-            Command::Run(flight, rows, order, limit) => {
-                let replies = self.store.run_at_once(rows, *order)?;
-                let replies = replies.map_err(|error| self.fault(error.into(), *limit, false));
-                Some(Event::Ran(*flight, replies))
-            }
-            Command::Look(flight, looks, _) => Some(Event::Looked(*flight, Ok(self.look_at_once(looks)?))),
-            _ => None,
-        }
-    }
-
-    fn spawn(self: &Arc<Self>, command: Command) -> Option<Command> {
-        let Some(runtime) = self.runtime() else {
-            return Some(command);
-        };
-        match command {
-            Command::Run(flight, rows, order, limit) => {
-                let store = Arc::clone(&self.store);
-                let is_group = rows.len() > 1 && order == Order::Each;
-                let running = async move { store.run(&rows, order, duration(limit)).await };
-                self.run(&runtime, limit, is_group, running, move |result| {
-                    Event::Ran(flight, result)
-                });
-            }
-            Command::Look(flight, looks, limit) => {
-                let store = Arc::clone(&self.store);
-                let looking = async move { look_each(&store, &looks, duration(limit)).await };
-                self.run(&runtime, limit, false, looking, move |result| {
-                    Event::Looked(flight, result)
-                });
-            }
-            Command::Watch(number, names) => {
+        match (command, flight, self.runtime()) {
+            (Command::Unwatch, ..) => self.end_stream(),
+            (Command::Idle, ..) => self.idle.notify_waiters(),
+            (command, _, None) => return Some(command),
+            (Command::Watch(number, names), _, Some(runtime)) => {
                 self.begin_stream(number);
                 runtime.spawn(watch(Arc::downgrade(self), number, names));
+            }
+            (command, Some(flight), Some(runtime)) => {
+                let lost = move || Event::Ran(flight.key, Err(no_reply(duration(flight.most()))));
+                let (by, ends) = (self.now() + flight.most(), Ends::new(self, lost));
+                runtime.spawn(run(Arc::clone(self), flight, command, by, ends));
             }
             _ => {}
         }
         None
     }
 
-    /// The fault for a failed command. It depends on how long the server has refused the user, because a refusal may be
-    /// temporary.
-    fn fault(&self, failed: NotRun, limit: Span, is_group: bool) -> Fault {
-        let refused_for = {
-            let refusals = &mut *lock(&self.refusals);
-            refusals.note(Instant::now(), &failed.error);
+    /// The event for a command that has ended. What a refusal of the user means depends on how long there have been
+    /// refusals, because they may be temporary.
+    fn ended(&self, flight: Flight, result: Result<Event, NotRun>) -> Event {
+        let refusals = &mut *lock(&self.refusals);
+        let failed = match result {
+            Ok(event) => {
+                // The server has accepted the user.
+                *refusals = Refusals::default();
+                return event;
+            }
+            Err(failed) => failed,
+        };
+        refusals.note(Instant::now(), &failed.error);
+        let refused_for = if self.store.has_been_connected() {
             refusals.last_for(Instant::now())
+        } else {
+            Duration::MAX
         };
-        let is_known = self.store.has_been_connected();
-        let refused_for = if is_known { refused_for } else { Duration::MAX };
-        fault(failed, limit, is_group, refused_for)
+        let fault = fault(failed, flight.limit, flight.is_group, refused_for);
+        Event::Ran(flight.key, Err(fault))
+    }
+}
+
+impl Flight {
+    /// `None` for a command without a reply.
+    fn of(command: &Command) -> Option<Self> {
+        let (key, limit, is_group) = match command {
+            Command::Run(key, rows, order, limit) => (key, limit, rows.len() > 1 && *order == Order::Each),
+            Command::Look(key, _, limit) => (key, limit, false),
+            _ => return None,
+        };
+        Some(Self {
+            key: *key,
+            limit: *limit,
+            is_group,
+        })
     }
 
-    /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
-    fn run<T: Send + 'static, E: Into<NotRun> + Send>(
-        self: &Arc<Self>,
-        runtime: &Handle,
-        limit: Span,
-        is_group: bool,
-        command: impl Future<Output = Result<T, E>> + Send + 'static,
-        event: impl Fn(Result<T, Fault>) -> Event<Arc<Lease>> + Send + Sync + 'static,
-    ) {
-        let (event, most) = (Arc::new(event), limit + NO_REPLY);
-        let by = self.now() + most;
-        let (engine, without) = (Arc::clone(self), Arc::clone(&event));
-        let ends = Ends::new(self, move || without(Err(no_reply(duration(most)))));
-        runtime.spawn(async move {
-            // A task that is first polled after that time never sends its command.
-            if engine.now() >= by {
-                return;
-            }
-            let at = engine.clock.instant(by);
-            let mut command = pin!(reply_within(duration(most), command));
-            match timeout_at(at, command.as_mut()).await {
-                Ok(Some(result)) => {
-                    if result.is_ok() {
-                        // The server has accepted the user.
-                        *lock(&engine.refusals) = Refusals::default();
-                    }
-                    let result = result.map_err(|error| engine.fault(error.into(), limit, is_group));
-                    ends.disarm();
-                    engine.apply(event(result));
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    drop((ends, engine));
-                    // The command may still wait for a connection.
-                    command.await;
-                }
-            }
-        });
+    /// The longest time until its reply.
+    fn most(self) -> Span {
+        self.limit + NO_REPLY
     }
+}
 
-    fn look_at_once(&self, looks: &[Look]) -> Option<Vec<Saw>> {
-        let saw = |look: &Look| match look {
-            Look::Lock(name) => Some(Saw::Lock(self.store.sight_at_once(name))),
-            Look::Permits(group) => self.store.permits_at_once(group).map(Saw::Permits),
-        };
-        if !self.store.never_waits() {
-            return None;
+/// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
+async fn run(
+    engine: Arc<Engine>,
+    flight: Flight,
+    command: Command,
+    by: Time,
+    ends: Ends<impl FnOnce() -> Event>,
+) {
+    // A task that is first polled after that time never sends its command.
+    if engine.now() >= by {
+        return;
+    }
+    let (store, at) = (Arc::clone(&engine.store), engine.clock.instant(by));
+    let mut running = pin!(reply_within(duration(flight.most()), perform(&store, &command)));
+    match timeout_at(at, running.as_mut()).await {
+        Ok(Some(result)) => {
+            ends.disarm();
+            engine.apply(engine.ended(flight, result));
         }
-        looks.iter().map(saw).collect()
+        Ok(None) => {}
+        Err(_) => {
+            drop((ends, engine));
+            // The command may still wait for a connection.
+            running.await;
+        }
     }
+}
+
+/// Sends a command, and returns the event for its reply.
+async fn perform(store: &Store, command: &Command) -> Result<Event, NotRun> {
+    Ok(match command {
+        Command::Run(key, rows, order, limit) => {
+            let replies = store.run(rows, *order, duration(*limit)).await?;
+            Event::Ran(*key, Ok(replies))
+        }
+        Command::Look(key, looks, limit) => {
+            let found = look_each(store, looks, duration(*limit)).await?;
+            Event::Looked(*key, Ok(found))
+        }
+        // The other commands have no reply.
+        _ => std::future::pending().await,
+    })
 }
 
 /// Sends one query for all locks, and one for each semaphore.

@@ -2,36 +2,26 @@
 
 use std::sync::{Arc, Weak};
 
-use super::state::{Engine, Lease};
-use crate::core::Event;
+use super::state::{Engine, Event};
 
-/// A command or the change stream, which must end exactly once for the core, also if its runtime ends.
-pub(super) struct Ends {
-    engine: Weak<Engine>,
-    /// The event that is applied if it ends without another event.
-    otherwise: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
-}
+/// A command or the change stream, which must end exactly once for the core, also if its runtime ends: if it ends
+/// without another event, this one is applied.
+pub(super) struct Ends<F: FnOnce() -> Event>(Weak<Engine>, Option<F>);
 
-impl Ends {
-    pub(super) fn new(
-        engine: &Arc<Engine>,
-        otherwise: impl FnOnce() -> Event<Arc<Lease>> + Send + 'static,
-    ) -> Self {
-        Self {
-            engine: Arc::downgrade(engine),
-            otherwise: Some(Box::new(otherwise)),
-        }
+impl<F: FnOnce() -> Event> Ends<F> {
+    pub(super) fn new(engine: &Arc<Engine>, otherwise: F) -> Self {
+        Self(Arc::downgrade(engine), Some(otherwise))
     }
 
     /// The core does not need this event, or gets another one.
     pub(super) fn disarm(mut self) {
-        self.otherwise = None;
+        self.1 = None;
     }
 }
 
-impl Drop for Ends {
+impl<F: FnOnce() -> Event> Drop for Ends<F> {
     fn drop(&mut self) {
-        if let (Some(engine), Some(event)) = (self.engine.upgrade(), self.otherwise.take()) {
+        if let (Some(engine), Some(event)) = (self.0.upgrade(), self.1.take()) {
             engine.apply(event());
         }
     }

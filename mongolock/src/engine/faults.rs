@@ -1,6 +1,5 @@
 //! Classifies an error of the store for the core.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,53 +11,62 @@ use crate::core::{Fault, FaultKind, Span};
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::store::NotRun;
 
+/// The error of a command in a fault of the core.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+struct Failed {
+    error: LockError,
+    /// The command had a short time limit, and was ended by the server while it waited for a blocked document: the
+    /// error does not say whether the lock is held.
+    is_out_of_time: bool,
+}
+
+impl Failed {
+    fn into_fault(self, kind: FaultKind) -> Fault {
+        let error = Arc::new(self);
+        Fault { kind, error }
+    }
+
+    fn of(fault: &Fault) -> &Self {
+        let error = fault.error.downcast_ref();
+        error.expect("only the engine makes faults")
+    }
+}
+
 /// The fault for an error of a command with this time limit. `refused_for` is the time for which the server has refused
 /// the user. `is_group`: the error may be that of one row, and the rows may be sent alone.
 pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Duration) -> Fault {
-    let NotRun {
-        error,
-        may_be_applied,
-    } = failed;
+    let error = failed.error;
     let kind = if is_group && is_of_statement(&error) {
         FaultKind::Blocked
     } else {
-        kind(&error, may_be_applied, refused_for)
+        kind(&error, failed.may_be_applied, refused_for)
     };
     let is_out_of_time = limit < SLOW && is_delayed(&error);
-    let error: Arc<dyn Error + Send + Sync> = if is_out_of_time {
-        Arc::new(OutOfTime(error))
-    } else {
-        Arc::new(error)
-    };
-    Fault { kind, error }
-}
-
-/// The error of a command that had a short time limit and was ended by the server while it waited for a blocked
-/// document. It does not say whether the lock is held.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct OutOfTime(LockError);
-
-/// The store's error in a fault of the core.
-pub(super) fn error_of(fault: &Fault) -> LockError {
-    let error = fault.error.downcast_ref::<LockError>();
-    let error = error.or_else(|| Some(&fault.error.downcast_ref::<OutOfTime>()?.0));
-    error.expect("only the engine makes faults").clone()
-}
-
-/// Whether the command of this fault had too little time.
-pub(super) fn is_out_of_time(fault: &Fault) -> bool {
-    fault.error.is::<OutOfTime>()
+    Failed {
+        error,
+        is_out_of_time,
+    }
+    .into_fault(kind)
 }
 
 /// A command had no reply within its time limit, or its runtime has ended.
 pub(super) fn no_reply(waited: Duration) -> Fault {
-    let error = LockError::no_reply("command", waited);
-    let kind = FaultKind::Unclear;
-    Fault {
-        kind,
-        error: Arc::new(error),
+    let (error, is_out_of_time) = (LockError::no_reply("command", waited), false);
+    Failed {
+        error,
+        is_out_of_time,
     }
+    .into_fault(FaultKind::Unclear)
+}
+
+pub(super) fn error_of(fault: &Fault) -> LockError {
+    Failed::of(fault).error.clone()
+}
+
+/// Whether the command of this fault had too little time.
+pub(super) fn is_out_of_time(fault: &Fault) -> bool {
+    Failed::of(fault).is_out_of_time
 }
 
 fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> FaultKind {

@@ -3,10 +3,9 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use super::after::After;
 use super::state::{How, Lease};
 use super::words;
-use crate::core::{Ending, Event};
+use crate::core::Ending;
 use crate::error::meaning::Meaning;
 use crate::meter::Measure;
 use crate::store::millis;
@@ -45,7 +44,7 @@ impl Hold {
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release continues in the
     /// background.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
-        self.end(How::Release, Ending::Release, Duty::Nothing).await
+        self.end(Ending::Release, Duty::Nothing).await
     }
 
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work
@@ -53,7 +52,7 @@ impl Hold {
     /// background.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
         if self.lease.about.options.once.is_some() {
-            self.end(How::Mark, Ending::Done, Duty::Nothing).await
+            self.end(Ending::Done, Duty::Nothing).await
         } else {
             self.release().await
         }
@@ -61,55 +60,37 @@ impl Hold {
 
     /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.
     pub(crate) async fn detach(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
-        if self.lease.has_ended_well() {
+        if self.lease.has_ended() {
             self.duty = Duty::Nothing;
             return Err(self.lease.lost_error());
         }
         let ids = self.lease.keys().iter().map(|_| Arc::clone(handle.lock_id()));
         let ending = Ending::Detach(ids.collect(), millis(handle.ttl()));
         let discard = Duty::Discard(Arc::clone(handle.lock_id()));
-        let ended = self.end(How::Detach, ending, discard).await;
+        // After an error a part of it may be detached, or may be yet.
+        self.end(ending, discard).await?;
         self.duty = Duty::Nothing;
-        if ended.is_ok() {
-            let owner = Some(handle.owner());
-            self.lease.report(|hold| trace::released(hold, "detached", owner));
-        } else {
-            // A part of it may be detached, or may be yet, and nobody will have the handle.
-            self.lease.engine.apply(self.lease.discard(handle.lock_id()));
-        }
-        ended
+        let owner = Some(handle.owner());
+        self.lease.report(|hold| trace::released(hold, "detached", owner));
+        Ok(())
     }
 
     /// Ends the hold, and keeps this duty until it has ended.
-    async fn end(&mut self, how: How, ending: Ending, duty: Duty) -> Result<(), LockError> {
+    async fn end(&mut self, ending: Ending, duty: Duty) -> Result<(), LockError> {
         self.duty = duty;
         let engine = &self.lease.engine;
         if engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
-        if self.lease.has_ended_well() {
-            return Ok(());
-        }
-        let begun = engine.now();
-        self.begin_end(how, ending);
+        let (begun, how) = (engine.now(), How::of(&ending));
+        self.lease.end(ending);
         let ended = self.lease.until_ended().await;
-        let error = words::unended(&self.lease, how, ended, begun);
-        error.map_or(Ok(()), Err)
-    }
-
-    fn begin_end(&self, how: How, ending: Ending) {
-        let mut after = After::default();
-        self.lease.begin_end(how, &mut after);
-        let awaited = Some(Arc::clone(&self.lease));
-        self.lease
-            .engine
-            .take(Event::End(self.lease.hold(), ending, awaited));
-        after.run();
+        words::unended(&self.lease, how, ended, begun)
     }
 
     /// Releases the lock without waiting for the server's reply. An error means that the lease had ended before.
     pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
-        let ended = if self.lease.has_ended_well() {
+        let ended = if self.lease.has_ended() {
             Ok(())
         } else {
             self.lease.ensure_held()
@@ -119,18 +100,11 @@ impl Hold {
     }
 
     fn end_in_background(&mut self) {
-        let duty = std::mem::replace(&mut self.duty, Duty::Nothing);
-        if matches!(duty, Duty::Nothing) || self.lease.engine.is_forked() {
-            return;
-        }
-        match duty {
-            Duty::Release if !self.lease.has_ended_well() => self.begin_end(How::Release, Ending::Release),
-            Duty::Discard(id) => {
-                if let Some(event) = self.lease.discard_detached(&id) {
-                    self.lease.engine.take(event);
-                }
-            }
-            Duty::Release | Duty::Nothing => {}
+        match std::mem::replace(&mut self.duty, Duty::Nothing) {
+            Duty::Nothing => {}
+            _ if self.lease.engine.is_forked() => {}
+            Duty::Release => self.lease.end(Ending::Release),
+            Duty::Discard(id) => self.lease.discard(id),
         }
     }
 }

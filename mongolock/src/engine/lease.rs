@@ -1,18 +1,23 @@
 //! A call and its hold: the state that its caller, its guard and its contexts share. In the core it is a cell.
 
-mod held;
-mod notices;
-mod reports;
-
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::Span;
 
-use super::after::After;
+use super::after;
 use super::state::{About, Engine, How, Lease};
+use crate::core::Ending;
 use crate::sync::lock;
 
 impl How {
+    pub(super) fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Release | Ending::Untaken => Self::Release,
+            Ending::Done => Self::Mark,
+            Ending::Detach(..) => Self::Detach,
+        }
+    }
+
     /// The name of its request in errors and events.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -46,13 +51,12 @@ pub(crate) struct CancelShield(Arc<Lease>);
 
 impl Drop for CancelShield {
     fn drop(&mut self) {
-        let mut after = After::default();
         {
             let state = &mut *lock(&self.0.state);
             state.shields -= 1;
             // A body that waits for its cancellation checks again.
-            after.wake(&mut state.wakers);
+            after::wake(&mut state.wakers);
         }
-        after.run();
+        after::run();
     }
 }

@@ -1,37 +1,66 @@
-//! The events for the reports of the core.
+//! Reports for operators: events, and the metrics of holds.
 
 use std::sync::Arc;
 
+use tracing::Span;
+
 use super::clock::duration;
 use super::faults::error_of;
-use super::state::{How, Lease};
-use crate::core::{Failed, Lane, MS, Report};
-use crate::{permit_id, trace};
+use super::state::{How, Lease, Outcome};
+use crate::core::{self, Ended, Failed, Lane, MS};
+use crate::meter::Measure;
+use crate::{LockError, LossReason, home, permit_id, trace};
 
-pub(super) fn report(report: Report<Arc<Lease>>) {
-    match report {
-        Report::Failed(failed) => match &failed.cell {
-            Some(lease) => lease.span.in_scope(|| report_failed(&failed)),
-            None => report_failed(&failed),
-        },
-        Report::Waiting(lease, name, left, pause) => {
-            let left = left.map(|left| duration(left.saturating_mul(MS)));
-            lease
-                .span
-                .in_scope(|| trace::waiting(shown(&name), left, duration(pause)));
-        }
-        Report::PermitsDiffer(name, permits, seen) => {
-            trace::permits_differ(shown(&name), permits, seen.saturating_add(1));
+/// It is reported when no mutex is held, because the program's subscriber may block.
+pub(super) enum Report {
+    Core(core::Report<Arc<Lease>>),
+    /// With the age of the lease at its renewal.
+    Renewed(Arc<Lease>, core::Span),
+    Lost(Arc<Lease>, LossReason),
+    Ended(Arc<Lease>, How, Outcome),
+}
+
+impl Report {
+    pub(super) fn tell(self) {
+        home::tell(move || self.span().in_scope(|| self.report()));
+    }
+
+    /// The span of the call or of the hold.
+    fn span(&self) -> Span {
+        let lease = match self {
+            Self::Core(core::Report::Failed(failed)) => failed.cell.as_ref(),
+            Self::Core(core::Report::PermitsDiffer(..)) => None,
+            Self::Core(core::Report::Waiting(lease, ..))
+            | Self::Renewed(lease, _)
+            | Self::Lost(lease, _)
+            | Self::Ended(lease, ..) => Some(lease),
+        };
+        lease.map_or_else(Span::none, |lease| lease.span.clone())
+    }
+
+    fn report(&self) {
+        match self {
+            Self::Core(core::Report::Failed(failed)) => report_failed(failed),
+            Self::Core(core::Report::Waiting(_, name, left, pause)) => {
+                let left = left.map(|left| duration(left.saturating_mul(MS)));
+                trace::waiting(shown(name), left, duration(*pause));
+            }
+            Self::Core(core::Report::PermitsDiffer(name, permits, seen)) => {
+                trace::permits_differ(shown(name), *permits, seen.saturating_add(1));
+            }
+            Self::Renewed(lease, age) => lease.meter.record(Measure::Renewed(duration(*age))),
+            Self::Lost(lease, reason) => report_lost(lease, *reason),
+            Self::Ended(lease, how, ended) => report_end(lease, *how, ended),
         }
     }
 }
 
 /// Reports a failed command that is repeated. A command that is not repeated is reported at its end.
 fn report_failed(failed: &Failed<Arc<Lease>>) {
-    let (name, error) = (shown(&failed.name), error_of(&failed.fault));
     let Some(pause) = failed.pause.map(duration) else {
         return;
     };
+    let (name, error) = (shown(&failed.name), error_of(&failed.fault));
     let retrying = |request: &str| trace::retrying(request, failed.number, name, &error, pause);
     let how = failed.cell.as_ref().and_then(|lease| lease.how_it_ends());
     match (failed.lane, how) {
@@ -40,6 +69,40 @@ fn report_failed(failed: &Failed<Arc<Lease>>) {
         (Lane::Renewals, _) => trace::renewal_failed(failed.number, name, &error),
         (Lane::Ends, Some(how @ (How::Mark | How::Detach))) => retrying(how.as_str()),
         (Lane::Ends, _) => {}
+    }
+}
+
+fn report_lost(lease: &Lease, reason: LossReason) {
+    lease.meter.record(Measure::HoldEnds(lease.held_for()));
+    lease.meter.record(Measure::Lost(reason));
+    lease.report(|hold| trace::lost(hold, reason));
+}
+
+fn report_end(lease: &Lease, how: How, ended: &Outcome) {
+    if *ended == Ok(Ended::Lost) {
+        return report_lost(lease, LossReason::Gone);
+    }
+    lease.meter.record(Measure::HoldEnds(lease.held_for()));
+    let released = |how: &str| lease.report(|hold| trace::released(hold, how, None));
+    match ended {
+        Ok(Ended::Marked) => released("done"),
+        Ok(Ended::Detached) => {}
+        Ok(ended) => {
+            if *ended == Ended::HandedOver {
+                lease.meter.record(Measure::HandedOver);
+            }
+            released("released");
+        }
+        Err(fault) => {
+            let error = fault.as_ref().map(error_of);
+            let error =
+                error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.about.options.expiry));
+            trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
+            // The work may run again anyway, so other callers need not wait.
+            if how == How::Mark && fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
+                released("released");
+            }
+        }
     }
 }
 

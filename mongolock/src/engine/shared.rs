@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::after::After;
+use super::after;
 use super::clock::{Clock, duration};
-use super::reports;
-use super::state::{Decider, Engine, Lease, System};
-use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
+use super::reports::Report;
+use super::state::{Decider, Engine, Event, Lease, System};
+use crate::core::{self, Conf, Core, Effect, Luck, MS, Notice, Places, Time, Waiter};
 use crate::home::Home;
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
-    pub(crate) fn apply(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
+    pub(crate) fn apply(self: &Arc<Self>, event: Event) -> Option<Waiter> {
         if self.is_forked() {
             return None;
         }
@@ -139,16 +139,15 @@ impl Engine {
     }
 
     /// The same without the check for a forked process, which is a system call.
-    pub(super) fn take(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
-        let mut after = After::default();
-        let waiter = self.decide(event, &mut after);
-        self.send(&mut after);
-        after.run();
+    pub(super) fn take(self: &Arc<Self>, event: Event) -> Option<Waiter> {
+        let waiter = self.decide(event);
+        self.send();
+        after::run();
         waiter
     }
 
     /// Leases are set and commands queued before another thread can decide.
-    pub(super) fn decide(&self, event: Event<Arc<Lease>>, after: &mut After) -> Option<Waiter> {
+    pub(super) fn decide(&self, event: Event) -> Option<Waiter> {
         let mut decider = lock(&self.core);
         let Decider {
             core,
@@ -167,16 +166,11 @@ impl Engine {
                         if let Notice::Extended(_) = notice {
                             *renewed = Some(now);
                         }
-                        returned.extend(lease.note(now, notice, after));
+                        returned.extend(lease.note(now, notice));
                     }
                     Effect::Report(report) => {
-                        if let core::Report::Failed(failed) = &report
-                            && let (Lane::Ends, Some(lease)) = (failed.lane, &failed.cell)
-                        {
-                            lease.note_fault(&failed.fault);
-                        }
                         if is_new(warned, &report) {
-                            after.report(move || reports::report(report));
+                            after::report(Report::Core(report));
                         }
                     }
                     command => lock(&self.commands).waiting.push_back(command),

@@ -71,6 +71,9 @@ pub(super) struct Decider {
 /// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
 pub(super) struct System(pub(super) u64);
 
+/// An event of the core.
+pub(super) type Event = core::Event<Arc<Lease>>;
+
 /// An effect of the core that concerns no caller.
 pub(super) type Command = Effect<Arc<Lease>>;
 
@@ -129,8 +132,8 @@ pub(super) struct Granted {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) step: Step,
-    /// How the hold has ended that its holder has ended.
-    pub(super) ended: Option<Outcome>,
+    /// The id with which the hold is being detached, if no caller will get its handle.
+    pub(super) discards: Option<Arc<str>>,
     /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
     pub(super) shields: u32,
     /// The number of commits that have begun under this hold and not ended.
@@ -138,8 +141,6 @@ pub(super) struct State {
     /// Whether a guarded commit has succeeded.
     pub(super) has_committed: bool,
     pub(super) is_outcome_unknown: bool,
-    /// The failure of the last command that should have ended the hold.
-    pub(super) fault: Option<Fault>,
     /// Whether a transaction with an unknown outcome was made; set when the outcome is final.
     pub(super) committed: Option<bool>,
     pub(super) wakers: Vec<Waker>,
@@ -161,11 +162,7 @@ pub(super) enum Step {
     },
     /// The holder has ended the hold; the lease lasts until this time.
     Ending(How, Time),
-    /// The lease is being detached with this id, and the caller was dropped.
-    Discarded(Arc<str>),
-    Released,
-    /// The work is marked as done, or the lease is detached: nothing is left to release.
-    Done,
+    Ended(Outcome),
     Lost(LossReason),
 }
 

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::ends::Ends;
-use super::state::Engine;
-use crate::core::Event;
+use super::state::{Engine, Event};
 use crate::home::tell;
 use crate::protocol::Name;
 use crate::sync::lock;
@@ -54,7 +53,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         Err(error) => {
             closed.disarm();
             let is_lasting = error.is_without_streams();
-            tell(Box::new(move || trace::wake_up_failed(&error)));
+            tell(move || trace::wake_up_failed(&error));
             present.apply(Event::Closed { is_lasting });
             return;
         }
@@ -70,7 +69,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         match next {
             Ok(Some(news)) => drop(engine.apply(Event::News(news))),
             Ok(None) => {}
-            Err(error) => return tell(Box::new(move || trace::wake_up_failed(&error))),
+            Err(error) => return tell(move || trace::wake_up_failed(&error)),
         }
     }
 }

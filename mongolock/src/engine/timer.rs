@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::state::Engine;
-use crate::core::{Event, Time};
+use super::state::{Engine, Event};
+use crate::core::Time;
 use crate::sync::lock;
 
 impl Engine {

@@ -82,22 +82,20 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
     LockError::done(name, by, DateTime::from_millis(until))
 }
 
-/// The error of a hold whose end its holder has asked for at this time; `None` if it has ended well.
-pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> Option<LockError> {
+/// The error of a hold whose end its holder has asked for at this time, if it has not ended well.
+pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> Result<(), LockError> {
     let fault = match ended {
-        Ok(Ended::Lost) => return Some(lease.lost_error()),
-        Ok(_) => return None,
-        Err(fault) => fault.or_else(|| lease.last_fault()),
+        Ok(Ended::Lost) => return Err(lease.lost_error()),
+        Ok(_) => return Ok(()),
+        Err(fault) => fault,
     };
-    let request = how.as_str();
-    let source = fault.as_ref().map(error_of);
-    let engine = &lease.engine;
+    let (engine, request) = (&lease.engine, how.as_str());
     let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
-    let source = source.unwrap_or_else(no_reply);
+    let source = fault.as_ref().map_or_else(no_reply, error_of);
     if how == How::Release {
-        return Some(source);
+        return Err(source);
     }
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind.is_lasting());
     let left = (!is_refused).then_some(lease.about.options.expiry);
-    Some(StoreFailure::unended(request, lease.name(), left, source))
+    Err(StoreFailure::unended(request, lease.name(), left, source))
 }

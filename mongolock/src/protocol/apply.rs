@@ -10,12 +10,22 @@ use super::value::{Ms, Value};
 
 /// Changes the document if the condition of the row holds, and returns whether it did.
 pub(crate) fn apply(row: &Row, document: &mut Option<Document>, now: Ms) -> Result<bool, Damaged> {
-    if !row.when.holds(document.as_ref(), now) {
-        return Ok(false);
+    let holds = row.when.holds(document.as_ref(), now);
+    if holds {
+        row.then.change(document.get_or_insert_default(), now)?;
     }
-    let changed = row.then.changed(document.clone().unwrap_or_default(), now)?;
-    *document = Some(changed);
-    Ok(true)
+    Ok(holds)
+}
+
+impl Row {
+    /// The same for a document that exists.
+    pub(crate) fn apply(&self, document: &mut Document, now: Ms) -> Result<bool, Damaged> {
+        let holds = self.when.holds(Some(document), now);
+        if holds {
+            self.then.change(document, now)?;
+        }
+        Ok(holds)
+    }
 }
 
 impl When {
@@ -36,73 +46,59 @@ impl When {
     }
 }
 
+// After an error the document is as before.
 impl Document {
-    fn released(self, now: Ms) -> Self {
-        Self {
-            lock_id: Value::Text(Arc::default()),
-            expires_at: Value::Date(now),
-            ..self
-        }
+    fn release(&mut self, now: Ms) {
+        self.lock_id = Value::Text(Arc::default());
+        self.expires_at = Value::Date(now);
     }
 
-    /// The document with another id and a lease that begins now. Its token is the last one of a block of this size.
-    fn granted(self, id: &Arc<str>, expiry: Ms, tokens: i64, now: Ms) -> Result<Self, Damaged> {
-        Ok(Self {
-            lock_id: Value::Text(Arc::clone(id)),
-            expires_at: Value::Date(now + expiry),
-            token: self.token.next(now)?.plus(tokens - 1)?,
-            ..self
-        })
+    /// The document gets another id and a lease that begins now. Its token is the last one of a block of this size.
+    fn grant(&mut self, id: &Arc<str>, expiry: Ms, tokens: i64, now: Ms) -> Result<(), Damaged> {
+        self.token = self.token.next(now)?.plus(tokens - 1)?;
+        self.lock_id = Value::Text(Arc::clone(id));
+        self.expires_at = Value::Date(now + expiry);
+        Ok(())
     }
 
-    /// The later one of `least` and the present end, but at most `most`.
-    fn prolonged(self, least: Ms, most: Ms) -> Self {
+    /// The lease ends at the later one of `least` and the present end, but at `most` at the latest.
+    fn prolong(&mut self, least: Ms, most: Ms) {
         let present = match &self.expires_at {
             end if end.is_nothing() => most,
             end if end.compare(least) != Ordering::Greater => least,
             end => end.date().map_or(most, |end| end.min(most)),
         };
-        Self {
-            expires_at: Value::Date(present.max(least)),
-            ..self
-        }
+        self.expires_at = Value::Date(present.max(least));
     }
 
-    /// The document after a release. Until the end of the minimum hold it keeps the id of the claim.
-    fn ended(self, min_hold: Ms, unused: i64, now: Ms) -> Result<Self, Damaged> {
+    /// A release. Until the end of the minimum hold the document keeps the id of the claim.
+    fn end(&mut self, min_hold: Ms, unused: i64, now: Ms) -> Result<(), Damaged> {
         let kept_until = self.kept_until(now, min_hold)?;
-        let token = match unused {
-            0 => self.token.clone(),
-            unused => self.token.plus(-unused)?,
-        };
-        let id = self.lock_id.text().cloned();
-        let released = Self {
-            token,
-            ..self.released(now)
-        };
-        Ok(match (kept_until, id) {
-            (Some(end), Some(id)) => Self {
-                lock_id: Value::Text(Arc::from(kept_of(&id))),
-                expires_at: Value::Date(end),
-                ..released
-            },
-            _ => released,
-        })
+        if unused != 0 {
+            self.token = self.token.plus(-unused)?;
+        }
+        match (kept_until, self.lock_id.text()) {
+            (Some(end), Some(id)) => {
+                self.lock_id = Value::Text(Arc::from(kept_of(id)));
+                self.expires_at = Value::Date(end);
+            }
+            _ => self.release(now),
+        }
+        Ok(())
     }
 
-    /// The document with the mark of its claim, or released if the period of the mark is over.
-    fn marked(self, until: Until, now: Ms) -> Self {
+    /// The claim is replaced by its mark, or released if the period of the mark is over.
+    fn mark(&mut self, until: Until, now: Ms) {
         let (is_over, end) = match until {
             Until::At(end) => (now >= end, end),
             Until::After(kept) => (false, now + kept),
         };
         match self.lock_id.text() {
-            Some(id) if !is_over => Self {
-                lock_id: Value::Text(Arc::from(mark_of(id))),
-                expires_at: Value::Date(end),
-                ..self
-            },
-            _ => self.released(now),
+            Some(id) if !is_over => {
+                self.lock_id = Value::Text(Arc::from(mark_of(id)));
+                self.expires_at = Value::Date(end);
+            }
+            _ => self.release(now),
         }
     }
 
@@ -122,32 +118,32 @@ impl Document {
 }
 
 impl Then {
-    fn changed(&self, document: Document, now: Ms) -> Result<Document, Damaged> {
-        Ok(match self {
-            Self::Claim { id, expiry, tokens } => Document {
-                acquired_at: Value::Date(now),
-                ..document.granted(id, *expiry, *tokens, now)?
-            },
-            Self::Adopt { id, expiry, tokens } => document.granted(id, *expiry, *tokens, now)?,
-            Self::Renew { expiry } => document.prolonged(now + expiry, now + expiry + LATE_COMMAND),
-            Self::Extend { ttl } => document.prolonged(now + ttl, now + LONGEST + LATE_COMMAND),
-            Self::End { min_hold, unused } => document.ended(*min_hold, *unused, now)?,
-            Self::Rename { to, ttl, min_hold } => Document {
-                expires_at: Value::Date((now + ttl).max(document.kept_until(now, *min_hold)?.unwrap_or(now))),
-                lock_id: Value::Text(Arc::clone(to)),
-                ..document
-            },
-            Self::Mark { until } => document.marked(*until, now),
-            Self::Force if document.is_sound() => document.released(now),
-            Self::Force => {
-                let token = document.token.long().unwrap_or(i64::MIN);
-                Document {
-                    acquired_at: Value::Date(now),
-                    token: Value::Long(token.max(first_token(now))),
-                    ..document.released(now)
-                }
+    fn change(&self, document: &mut Document, now: Ms) -> Result<(), Damaged> {
+        match self {
+            Self::Claim { id, expiry, tokens } => {
+                document.grant(id, *expiry, *tokens, now)?;
+                document.acquired_at = Value::Date(now);
             }
-        })
+            Self::Adopt { id, expiry, tokens } => document.grant(id, *expiry, *tokens, now)?,
+            Self::Renew { expiry } => document.prolong(now + expiry, now + expiry + LATE_COMMAND),
+            Self::Extend { ttl } => document.prolong(now + ttl, now + LONGEST + LATE_COMMAND),
+            Self::End { min_hold, unused } => document.end(*min_hold, *unused, now)?,
+            Self::Rename { to, ttl, min_hold } => {
+                let kept_until = document.kept_until(now, *min_hold)?;
+                document.expires_at = Value::Date((now + ttl).max(kept_until.unwrap_or(now)));
+                document.lock_id = Value::Text(Arc::clone(to));
+            }
+            Self::Mark { until } => document.mark(*until, now),
+            Self::Force => {
+                if !document.is_sound() {
+                    let token = document.token.long().unwrap_or(i64::MIN);
+                    document.acquired_at = Value::Date(now);
+                    document.token = Value::Long(token.max(first_token(now)));
+                }
+                document.release(now);
+            }
+        }
+        Ok(())
     }
 }
 

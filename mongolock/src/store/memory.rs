@@ -20,7 +20,7 @@ use super::look::Part;
 use super::mongo::millis;
 use crate::LockError;
 use crate::options::DEFAULT_RETENTION;
-use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value, apply};
+use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value};
 use crate::sync::lock;
 
 /// The protocol without a server: for tests of programs that use locks.
@@ -119,35 +119,30 @@ impl MemoryStore {
         if row.may_insert() {
             documents.sweep(now);
         }
-        let first = Document {
-            token: Value::Long(documents.greatest_deleted_token),
-            ..Document::default()
+        let Documents {
+            by_name,
+            greatest_deleted_token,
+            ..
+        } = &mut *documents;
+        let document = match by_name.get_mut(&row.name) {
+            Some(document) => document,
+            None if row.may_insert() => by_name.entry(Arc::clone(&row.name)).or_insert(Document {
+                token: Value::Long(*greatest_deleted_token),
+                ..Document::default()
+            }),
+            None => return Ok(Reply::UNSEEN),
         };
-        let by_name = &mut documents.by_name;
-        let stored = by_name.get_mut(&row.name);
-        let before = stored.as_deref().cloned();
-        let mut document = before.or_else(|| row.may_insert().then_some(first));
-        let is_applied = apply(row, &mut document, now)
-            .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
-        let Some(document) = document else {
-            return Ok(Reply::UNSEEN);
-        };
+        let id = document.lock_id.clone();
+        let is_applied = row.apply(document, now);
+        let is_applied = is_applied.map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let sight = Sight {
             document: document.clone(),
             now: Some(now),
         };
-        if is_applied {
-            // A claim can acquire the lock again after its lease has ended.
-            let is_acquired = matches!(row.then, Then::Claim { .. });
-            let id = stored.as_ref().map(|stored| &stored.lock_id);
-            if is_acquired || id != Some(&document.lock_id) {
-                self.report(&row.name, Some(&sight));
-            }
-            if let Some(stored) = stored {
-                *stored = document;
-            } else {
-                by_name.insert(Arc::clone(&row.name), document);
-            }
+        // A claim can acquire the lock again after its lease has ended.
+        let is_acquired = is_applied && matches!(row.then, Then::Claim { .. });
+        if is_acquired || id != sight.document.lock_id {
+            self.report(&row.name, Some(&sight));
         }
         Ok(Reply {
             is_applied: Some(is_applied),

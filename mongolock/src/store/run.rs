@@ -40,12 +40,6 @@ impl Store {
         pool.unwrap_or(DEFAULT_POOL) as usize
     }
 
-    /// Runs these rows, if the store replies at once.
-    pub(crate) fn run_at_once(&self, rows: &[Row], order: Order) -> Option<Result<Vec<Reply>, LockError>> {
-        let Self::Memory(store) = self else { return None };
-        Some(store.run_at_once(rows, order).into_iter().collect())
-    }
-
     /// Runs these rows with this limit at the server. After an error some of them may have been
     /// applied.
     pub(crate) async fn run(
@@ -78,19 +72,6 @@ impl Store {
         };
         let replies: Result<_, LockError> = rows.iter().zip(replies).map(of_row).collect();
         Ok(replies?)
-    }
-
-    /// Reads the document of a lock, in a store that replies at once.
-    pub(crate) fn sight_at_once(&self, name: &Name) -> Option<Sight> {
-        let Self::Memory(store) = self else { return None };
-        store.sight(store.now(), name)
-    }
-
-    /// The same for all permits of a semaphore, by the name of the group.
-    pub(crate) fn permits_at_once(&self, group: &Name) -> Option<Vec<(u32, Sight)>> {
-        let Self::Memory(store) = self else { return None };
-        let permits = Looked::Permits(Arc::clone(group));
-        Some(numbered(store.find(&permits, Part::ALL)))
     }
 
     /// Reads the documents of these locks with one query.

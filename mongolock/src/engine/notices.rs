@@ -2,38 +2,34 @@
 
 use std::sync::Arc;
 
+use super::after;
+use super::reports::Report;
+use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
 use crate::LossReason;
-use crate::core::{self, Ended, Ending, Event, Grant, Loss, Notice, Time, relied_on};
-use crate::engine::after::After;
-use crate::engine::state::{Granted, How, Lease, Outcome, State, Step};
+use crate::core::{self, Ended, Ending, Grant, Loss, Notice, Time, relied_on};
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;
 
 impl Lease {
     /// Applies a notification. If the caller of a new hold was dropped, returns the event that ends the hold.
-    pub(in crate::engine) fn note(
-        self: &Arc<Self>,
-        now: Time,
-        notice: Notice,
-        after: &mut After,
-    ) -> Option<Event<Arc<Self>>> {
+    pub(super) fn note(self: &Arc<Self>, now: Time, notice: Notice) -> Option<Event> {
         let state = &mut *lock(&self.state);
         let event = match notice {
             Notice::Held(hold, grant, until) => self.held(state, now, hold, &[grant], until),
             Notice::HeldAll(hold, grants, until) => self.held(state, now, hold, &grants, until),
             // It wakes no caller unless the lease is over.
             Notice::Extended(end) => {
-                self.extended(state, now, end, after);
+                self.extended(state, now, end);
                 return None;
             }
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => {
-                self.lose(state, reason(loss), after);
+                self.lose(state, reason(loss));
                 None
             }
-            Notice::Ended(ended) => self.ended(state, ended, after),
+            Notice::Ended(ended) => self.ended(state, ended),
             Notice::Committed(found) => {
                 state.committed = Some(matches!(found, Ok(true)));
                 None
@@ -45,7 +41,7 @@ impl Lease {
                 None
             }
         };
-        after.wake(&mut state.wakers);
+        after::wake(&mut state.wakers);
         event
     }
 
@@ -56,7 +52,7 @@ impl Lease {
         hold: core::Hold,
         grants: &[Grant],
         until: Time,
-    ) -> Option<Event<Arc<Self>>> {
+    ) -> Option<Event> {
         if let Step::Left = state.step {
             return Some(Event::End(hold, Ending::Untaken, None));
         }
@@ -78,59 +74,47 @@ impl Lease {
         None
     }
 
-    fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time, after: &mut After) {
+    fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time) {
         match &mut state.step {
             // The holder has noticed the end before the core.
             Step::Held { is_over: true, .. } => {
-                after.wake(&mut state.wakers);
-                self.lose(state, LossReason::Expired, after);
+                after::wake(&mut state.wakers);
+                self.lose(state, LossReason::Expired);
             }
             Step::Held { until, lasts, .. } => {
                 let before = std::mem::replace(until, end);
                 *lasts = end.max(*lasts);
                 if before < end {
                     let lasts = relied_on(millis(self.about.options.expiry));
-                    self.report_renewed(now - before + lasts, after);
+                    after::report(Report::Renewed(Arc::clone(self), now - before + lasts));
                 }
             }
             _ => {}
         }
     }
 
-    pub(super) fn lose(self: &Arc<Self>, state: &mut State, reason: LossReason, after: &mut After) {
+    pub(super) fn lose(self: &Arc<Self>, state: &mut State, reason: LossReason) {
         state.step = Step::Lost(reason);
-        self.report_lost(reason, after);
+        after::report(Report::Lost(Arc::clone(self), reason));
     }
 
     /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
-    fn ended(
-        self: &Arc<Self>,
-        state: &mut State,
-        ended: Outcome,
-        after: &mut After,
-    ) -> Option<Event<Arc<Self>>> {
-        let was_lost = matches!(state.step, Step::Lost(_));
-        let (how, discarded) = match &state.step {
-            Step::Ending(how, _) => (*how, None),
-            Step::Discarded(id) => (How::Detach, Some(Arc::clone(id))),
-            _ => (How::Mark, None),
+    fn ended(self: &Arc<Self>, state: &mut State, ended: Outcome) -> Option<Event> {
+        let how = match state.step {
+            Step::Ending(how, _) => how,
+            Step::Lost(_) | Step::Ended(_) => return None,
+            _ => How::Mark,
         };
-        match &ended {
-            _ if was_lost => {}
-            Ok(Ended::Lost) => state.step = Step::Lost(LossReason::Gone),
-            Ok(Ended::Released) if how != How::Mark => state.step = Step::Released,
-            Err(_) => state.step = Step::Released,
-            Ok(_) => state.step = Step::Done,
-        }
-        if !was_lost {
-            self.report_end(how, ended.clone(), after);
-        }
-        state.ended = Some(ended);
-        Some(self.discard(&discarded?))
+        after::report(Report::Ended(Arc::clone(self), how, ended.clone()));
+        state.step = match ended {
+            Ok(Ended::Lost) => Step::Lost(LossReason::Gone),
+            ended => Step::Ended(ended),
+        };
+        state.discards.take().map(|id| self.discarded(&id))
     }
 
-    /// No caller has the handle of the lease with this id.
-    pub(in crate::engine) fn discard(&self, id: &Arc<str>) -> Event<Arc<Self>> {
+    /// No caller has the handle of the lease with this id, to which the hold was detached.
+    pub(super) fn discarded(&self, id: &Arc<str>) -> Event {
         let lease = |key: &LeaseId| (Arc::clone(&key.name), Arc::clone(id));
         Event::Discard(self.keys().iter().map(lease).collect())
     }

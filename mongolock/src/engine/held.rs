@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::core::{self, Ending, Event, Failure, Fault, Time};
-use crate::engine::after::After;
-use crate::engine::clock::duration;
-use crate::engine::state::{Granted, How, Lease, Outcome, State, Step};
+use super::after;
+use super::clock::duration;
+use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
+use crate::core::{self, Ended, Ending, Failure, Time, Waiter};
 use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -41,7 +41,7 @@ impl Lease {
     }
 
     /// Whether the call has got its lock. A set has it when it has all of its locks.
-    pub(in crate::engine) fn is_granted(&self) -> bool {
+    pub(super) fn is_granted(&self) -> bool {
         self.granted.get().is_some()
     }
 
@@ -156,7 +156,7 @@ impl Lease {
         let reason = match lock(&self.state).step {
             Step::Lost(reason) => reason,
             Step::Held { .. } => LossReason::Expired,
-            // After the end of the hold the server no longer has the claim.
+            // After its end the server no longer has the claim.
             _ => LossReason::Gone,
         };
         LockError::lost(self.name(), self.token(), reason)
@@ -176,9 +176,9 @@ impl Lease {
         matches!(lock(&self.state).step, Step::Lost(_))
     }
 
-    /// Whether the hold has ended with the success of its work, so that nothing is left to release.
-    pub(crate) fn has_ended_well(&self) -> bool {
-        matches!(lock(&self.state).step, Step::Done)
+    /// Whether the hold has ended, also with the mark of a transaction, so that nothing is left to release.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(lock(&self.state).step, Step::Ended(_))
     }
 
     /// Whether a guarded commit has succeeded under this hold.
@@ -199,8 +199,8 @@ impl Lease {
     }
 
     fn has_to_cancel(&self, state: &mut State) -> bool {
-        let is_over = !matches!(state.step, Step::Done) && self.left(state) == 0;
-        is_over && state.shields == 0
+        let has_ended_well = matches!(state.step, Step::Ended(Ok(_)));
+        !has_ended_well && state.shields == 0 && self.left(state) == 0
     }
 
     /// Waits until a body under these holds has to be cancelled.
@@ -254,15 +254,14 @@ impl Lease {
 
     /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
     pub(crate) fn claim_is_gone(self: &Arc<Self>) {
-        let mut after = After::default();
         {
             let state = &mut *lock(&self.state);
             if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
-                self.lose(state, LossReason::Gone, &mut after);
-                after.wake(&mut state.wakers);
+                self.lose(state, LossReason::Gone);
+                after::wake(&mut state.wakers);
             }
         }
-        after.run();
+        after::run();
         if self.is_lost() {
             self.engine.apply(Event::End(self.hold(), Ending::Release, None));
         }
@@ -291,7 +290,7 @@ impl Lease {
     }
 
     /// The outcome of the call, when it has one.
-    pub(in crate::engine) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(super) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
         self.poll(cx, |state| match &state.step {
             Step::Waits | Step::Left => None,
             Step::Failed(failure) => Some(Err(Failure::clone(failure))),
@@ -299,56 +298,60 @@ impl Lease {
         })
     }
 
-    /// The caller was dropped. Returns `Ok` if it was waiting, and otherwise the hold that it has got.
-    pub(in crate::engine) fn leave(&self) -> Result<(), Option<core::Hold>> {
-        let state = &mut *lock(&self.state);
-        match std::mem::replace(&mut state.step, Step::Left) {
-            Step::Waits => Ok(()),
-            Step::Held { .. } => Err(Some(self.granted().hold)),
-            _ => Err(None),
+    /// The caller was dropped: it no longer waits, or ends the hold that it has got.
+    pub(super) fn leave(&self, waiter: Option<Waiter>) -> Option<Event> {
+        match std::mem::replace(&mut lock(&self.state).step, Step::Left) {
+            Step::Waits => waiter.map(Event::Leave),
+            Step::Held { .. } => Some(Event::End(self.hold(), Ending::Untaken, None)),
+            _ => None,
         }
     }
 
     /// The holder ends the hold.
-    pub(in crate::engine) fn begin_end(&self, how: How, after: &mut After) {
-        let state = &mut *lock(&self.state);
-        if let Step::Held { until, .. } = state.step {
-            if self.left(state) > 0 {
-                state.step = Step::Ending(how, until);
+    pub(super) fn end(self: &Arc<Self>, ending: Ending) {
+        {
+            let state = &mut *lock(&self.state);
+            if let Step::Held { until, .. } = state.step {
+                if self.left(state) > 0 {
+                    state.step = Step::Ending(How::of(&ending), until);
+                }
+                after::wake(&mut state.wakers);
             }
-            after.wake(&mut state.wakers);
         }
+        let awaited = Some(Arc::clone(self));
+        self.engine.take(Event::End(self.hold(), ending, awaited));
+        after::run();
     }
 
     /// How the holder is ending the hold, while the result is unknown.
-    pub(in crate::engine) fn how_it_ends(&self) -> Option<How> {
+    pub(super) fn how_it_ends(&self) -> Option<How> {
         match lock(&self.state).step {
             Step::Ending(how, _) => Some(how),
             _ => None,
         }
     }
 
-    /// A command that was to end the hold has failed.
-    pub(in crate::engine) fn note_fault(&self, fault: &Fault) {
-        lock(&self.state).fault = Some(fault.clone());
-    }
-
-    pub(in crate::engine) fn last_fault(&self) -> Option<Fault> {
-        lock(&self.state).fault.clone()
-    }
-
     /// How the hold has ended.
-    pub(in crate::engine) async fn until_ended(&self) -> Outcome {
-        self.until(|state| state.ended.clone()).await
+    pub(super) async fn until_ended(&self) -> Outcome {
+        self.until(|state| match &state.step {
+            Step::Lost(_) => Some(Ok(Ended::Lost)),
+            Step::Ended(ended) => Some(ended.clone()),
+            _ => None,
+        })
+        .await
     }
 
-    /// The caller of a detachment to this id has gone. Returns what ends the lease if the detachment is over already.
-    pub(in crate::engine) fn discard_detached(&self, id: &Arc<str>) -> Option<Event<Arc<Self>>> {
-        let state = &mut *lock(&self.state);
-        if let Step::Ending(How::Detach, _) = state.step {
-            state.step = Step::Discarded(Arc::clone(id));
+    /// No caller will get the handle with this id, to which the hold is being detached: the lease is ended when it has
+    /// the id.
+    pub(super) fn discard(self: &Arc<Self>, id: Arc<str>) {
+        {
+            let state = &mut *lock(&self.state);
+            if let Step::Ending(..) = state.step {
+                state.discards = Some(id);
+                return;
+            }
         }
-        state.ended.is_some().then(|| self.discard(id))
+        self.engine.take(self.discarded(&id));
     }
 }
 
