@@ -68,12 +68,14 @@ impl<T> Slab<T> {
         first
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let part = self.parts.get((key.index / PART) as usize)?;
         let slot = &part[(key.index % PART) as usize];
         slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slot(key)?;
         slot.value.as_mut().filter(|_| slot.generation == key.generation)
@@ -87,6 +89,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    #[inline]
     fn slot(&mut self, key: Key) -> Option<&mut Slot<T>> {
         let part = self.parts.get_mut((key.index / PART) as usize)?;
         Some(&mut part[(key.index % PART) as usize])
@@ -118,12 +121,14 @@ impl<T> Slab<T> {
 impl<T> Index<Key> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, key: Key) -> &T {
         self.get(key).expect("what has the key keeps its value")
     }
 }
 
 impl<T> IndexMut<Key> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, key: Key) -> &mut T {
         self.get_mut(key).expect("what has the key keeps its value")
     }

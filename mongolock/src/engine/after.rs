@@ -41,7 +41,9 @@ impl Step {
         let mut step = Some(self);
         let _ = STEPS.try_with(|steps| steps.borrow_mut().waiting.extend(step.take()));
         // A thread that ends has no queue any more.
-        step.map(Self::run);
+        if let Some(step) = step {
+            step.run();
+        }
     }
 }
 

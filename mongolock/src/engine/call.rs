@@ -47,10 +47,10 @@ impl Call {
         if engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
-        let lease = Lease::new(engine, wish.about);
+        let about = &wish.about;
         let mut call = Self {
-            span: trace::acquire_span(lease.name(), lease.about.template, &lease.about.names, wish.owner),
-            lease,
+            span: trace::acquire_span(&about.names, about.title, about.template, wish.owner),
+            lease: Lease::new(engine, wish.about),
             begun: engine.now(),
             waiter: None,
             on_busy: wish.on_busy,

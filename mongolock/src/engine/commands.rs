@@ -88,15 +88,11 @@ impl Engine {
     /// The event for a command that has ended. What a refusal of the user means depends on how long there have been
     /// refusals, because they may be temporary.
     fn ended(&self, flight: Flight, result: Result<Event, NotRun>) -> Event {
-        let refusals = &mut *lock(&self.refusals);
         let failed = match result {
-            Ok(event) => {
-                // The server has accepted the user.
-                *refusals = Refusals::default();
-                return event;
-            }
+            Ok(event) => return event,
             Err(failed) => failed,
         };
+        let refusals = &mut *lock(&self.refusals);
         refusals.note(Instant::now(), &failed.error);
         let refused_for = if self.store.has_been_connected() {
             refusals.last_for(Instant::now())
@@ -145,6 +141,10 @@ async fn run(
     let mut running = pin!(reply_within(duration(flight.most()), perform(&store, &command)));
     match timeout_at(at, running.as_mut()).await {
         Ok(Some(result)) => {
+            if result.is_ok() {
+                // The server has accepted the user.
+                *lock(&engine.refusals) = Refusals::default();
+            }
             ends.disarm();
             engine.apply(engine.ended(flight, result));
         }

@@ -30,6 +30,15 @@ impl Step {
             _ => None,
         }
     }
+
+    /// The time for which the holder can rely on the lease, from now on. Once it is over, it stays over.
+    fn left(&mut self, now: Time) -> core::Span {
+        let left = self.until().map_or(0, |until| (until - now).max(0));
+        if let Self::Held { is_over, .. } = self {
+            *is_over = left == 0;
+        }
+        left
+    }
 }
 
 impl Lease {
@@ -94,7 +103,12 @@ impl Lease {
 
     /// The time since the hold began.
     pub(crate) fn held_for(&self) -> Duration {
-        duration(self.engine.now() - self.granted().at)
+        self.held_until(self.engine.now())
+    }
+
+    /// The time from the begin of the hold to this time.
+    pub(super) fn held_until(&self, end: Time) -> Duration {
+        duration(end - self.granted().at)
     }
 
     /// Whether the call has waited for another holder.
@@ -125,13 +139,8 @@ impl Lease {
     }
 
     /// The clock is read under the mutex, so that a hold that was over never becomes valid again.
-    fn left(&self, state: &mut State) -> i64 {
-        let Some(until) = state.step.until() else { return 0 };
-        let left = (until - self.engine.now()).max(0);
-        if let Step::Held { is_over, .. } = &mut state.step {
-            *is_over = left == 0;
-        }
-        left
+    fn left(&self, state: &mut State) -> core::Span {
+        state.step.left(self.engine.now())
     }
 
     pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
@@ -257,7 +266,7 @@ impl Lease {
         {
             let state = &mut *lock(&self.state);
             if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
-                self.lose(state, LossReason::Gone);
+                self.lose(state, self.engine.now(), LossReason::Gone);
                 after::wake(&mut state.wakers);
             }
         }
@@ -307,20 +316,21 @@ impl Lease {
         }
     }
 
-    /// The holder ends the hold.
-    pub(super) fn end(self: &Arc<Self>, ending: Ending) {
-        {
-            let state = &mut *lock(&self.state);
+    /// The holder ends the hold. Returns the time.
+    pub(super) fn end(self: &Arc<Self>, ending: Ending) -> Time {
+        let now = {
+            let (state, now) = (&mut *lock(&self.state), self.engine.now());
             if let Step::Held { until, .. } = state.step {
-                if self.left(state) > 0 {
+                if state.step.left(now) > 0 {
                     state.step = Step::Ending(How::of(&ending), until);
                 }
                 after::wake(&mut state.wakers);
             }
-        }
+            now
+        };
         let awaited = Some(Arc::clone(self));
         self.engine.take(Event::End(self.hold(), ending, awaited));
-        after::run();
+        now
     }
 
     /// How the holder is ending the hold, while the result is unknown.

@@ -78,12 +78,11 @@ impl Hold {
     /// Ends the hold, and keeps this duty until it has ended.
     async fn end(&mut self, ending: Ending, duty: Duty) -> Result<(), LockError> {
         self.duty = duty;
-        let engine = &self.lease.engine;
-        if engine.is_forked() {
+        if self.lease.engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
-        let (begun, how) = (engine.now(), How::of(&ending));
-        self.lease.end(ending);
+        let how = How::of(&ending);
+        let begun = self.lease.end(ending);
         let ended = self.lease.until_ended().await;
         words::unended(&self.lease, how, ended, begun)
     }
@@ -103,7 +102,9 @@ impl Hold {
         match std::mem::replace(&mut self.duty, Duty::Nothing) {
             Duty::Nothing => {}
             _ if self.lease.engine.is_forked() => {}
-            Duty::Release => self.lease.end(Ending::Release),
+            Duty::Release => {
+                self.lease.end(Ending::Release);
+            }
             Duty::Discard(id) => self.lease.discard(id),
         }
     }

@@ -26,10 +26,10 @@ impl Lease {
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => {
-                self.lose(state, reason(loss));
+                self.lose(state, now, reason(loss));
                 None
             }
-            Notice::Ended(ended) => self.ended(state, ended),
+            Notice::Ended(ended) => self.ended(state, now, ended),
             Notice::Committed(found) => {
                 state.committed = Some(matches!(found, Ok(true)));
                 None
@@ -79,7 +79,7 @@ impl Lease {
             // The holder has noticed the end before the core.
             Step::Held { is_over: true, .. } => {
                 after::wake(&mut state.wakers);
-                self.lose(state, LossReason::Expired);
+                self.lose(state, now, LossReason::Expired);
             }
             Step::Held { until, lasts, .. } => {
                 let before = std::mem::replace(until, end);
@@ -93,19 +93,19 @@ impl Lease {
         }
     }
 
-    pub(super) fn lose(self: &Arc<Self>, state: &mut State, reason: LossReason) {
+    pub(super) fn lose(self: &Arc<Self>, state: &mut State, now: Time, reason: LossReason) {
         state.step = Step::Lost(reason);
-        after::report(Report::Lost(Arc::clone(self), reason));
+        after::report(Report::Lost(Arc::clone(self), now, reason));
     }
 
     /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
-    fn ended(self: &Arc<Self>, state: &mut State, ended: Outcome) -> Option<Event> {
+    fn ended(self: &Arc<Self>, state: &mut State, now: Time, ended: Outcome) -> Option<Event> {
         let how = match state.step {
             Step::Ending(how, _) => how,
             Step::Lost(_) | Step::Ended(_) => return None,
             _ => How::Mark,
         };
-        after::report(Report::Ended(Arc::clone(self), how, ended.clone()));
+        after::report(Report::Ended(Arc::clone(self), now, how, ended.clone()));
         state.step = match ended {
             Ok(Ended::Lost) => Step::Lost(LossReason::Gone),
             ended => Step::Ended(ended),

@@ -7,7 +7,7 @@ use tracing::Span;
 use super::clock::duration;
 use super::faults::error_of;
 use super::state::{How, Lease, Outcome};
-use crate::core::{self, Ended, Failed, Lane, MS};
+use crate::core::{self, Ended, Failed, Lane, MS, Time};
 use crate::meter::Measure;
 use crate::{LockError, LossReason, home, permit_id, trace};
 
@@ -16,8 +16,10 @@ pub(super) enum Report {
     Core(core::Report<Arc<Lease>>),
     /// With the age of the lease at its renewal.
     Renewed(Arc<Lease>, core::Span),
-    Lost(Arc<Lease>, LossReason),
-    Ended(Arc<Lease>, How, Outcome),
+    /// With the time of the loss.
+    Lost(Arc<Lease>, Time, LossReason),
+    /// With the time of the end.
+    Ended(Arc<Lease>, Time, How, Outcome),
 }
 
 impl Report {
@@ -32,7 +34,7 @@ impl Report {
             Self::Core(core::Report::PermitsDiffer(..)) => None,
             Self::Core(core::Report::Waiting(lease, ..))
             | Self::Renewed(lease, _)
-            | Self::Lost(lease, _)
+            | Self::Lost(lease, ..)
             | Self::Ended(lease, ..) => Some(lease),
         };
         lease.map_or_else(Span::none, |lease| lease.span.clone())
@@ -49,8 +51,8 @@ impl Report {
                 trace::permits_differ(shown(name), *permits, seen.saturating_add(1));
             }
             Self::Renewed(lease, age) => lease.meter.record(Measure::Renewed(duration(*age))),
-            Self::Lost(lease, reason) => report_lost(lease, *reason),
-            Self::Ended(lease, how, ended) => report_end(lease, *how, ended),
+            Self::Lost(lease, at, reason) => report_lost(lease, *at, *reason),
+            Self::Ended(lease, at, how, ended) => report_end(lease, *at, *how, ended),
         }
     }
 }
@@ -72,17 +74,17 @@ fn report_failed(failed: &Failed<Arc<Lease>>) {
     }
 }
 
-fn report_lost(lease: &Lease, reason: LossReason) {
-    lease.meter.record(Measure::HoldEnds(lease.held_for()));
+fn report_lost(lease: &Lease, at: Time, reason: LossReason) {
+    lease.meter.record(Measure::HoldEnds(lease.held_until(at)));
     lease.meter.record(Measure::Lost(reason));
     lease.report(|hold| trace::lost(hold, reason));
 }
 
-fn report_end(lease: &Lease, how: How, ended: &Outcome) {
+fn report_end(lease: &Lease, at: Time, how: How, ended: &Outcome) {
     if *ended == Ok(Ended::Lost) {
-        return report_lost(lease, LossReason::Gone);
+        return report_lost(lease, at, LossReason::Gone);
     }
-    lease.meter.record(Measure::HoldEnds(lease.held_for()));
+    lease.meter.record(Measure::HoldEnds(lease.held_until(at)));
     let released = |how: &str| lease.report(|hold| trace::released(hold, how, None));
     match ended {
         Ok(Ended::Marked) => released("done"),

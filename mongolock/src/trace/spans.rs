@@ -8,20 +8,20 @@ use tracing::{Level, Span, span};
 
 use super::{HoldFields, millis};
 use crate::meter::AcquireOutcome;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, permit_id};
 
-/// The wait for a lock, for several locks, or for a detached lease, from the call to its result. The title represents
-/// several names.
+/// The wait for a lock, for several locks, or for a detached lease, from the call to its result. The title is the index
+/// of the name that represents several.
 pub(crate) fn acquire_span(
-    title: &str,
-    template: Option<&'static str>,
     names: &[Arc<str>],
+    title: usize,
+    template: Option<&'static str>,
     owner: &str,
 ) -> Span {
     let all = (names.len() > 1).then(|| debug(names));
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = title, lock.names = all, lock.template = template,
+        lock.name = permit_id::shown(&names[title]), lock.names = all, lock.template = template,
         lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
 }
