@@ -144,7 +144,7 @@ impl LockContext {
     // the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline or by a shutdown.
     pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let (lease, store) = (self.lease(), &self.engine().store);
-        let Some(end) = lease.mark_end() else {
+        let Some(end) = lease.granted().mark else {
             abort(store, session).await;
             return Err(not_once("commit_done"));
         };

@@ -162,7 +162,7 @@ impl LockContext {
     /// ```
     #[must_use]
     pub fn waited(&self) -> bool {
-        self.leases().any(|lease| lease.has_waited())
+        self.leases().any(|lease| lease.granted().has_waited)
     }
 
     /// Waits until the lock is no longer held. It returns when the lease ends by this process's own clock, at the latest.
@@ -228,7 +228,8 @@ impl LockContext {
 
     /// The span of a body that runs under this context.
     pub(crate) fn hold_span(&self) -> Span {
-        let mut fields = self.lease().fields();
+        let lease = self.lease();
+        let mut fields = lease.fields(lease.about.title);
         (fields.id, fields.token) = self.title();
         let several = self.names().nth(1).map(|_| self.names().collect());
         trace::hold_span(&fields, self.template(), several)

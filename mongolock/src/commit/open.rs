@@ -17,7 +17,7 @@ impl<'a> OpenCommit<'a> {
     pub(super) fn begin(leases: &'a [&'a Arc<Lease>], marks: bool) -> Self {
         for lease in leases {
             lease.commit_begins();
-            let hold = lease.hold();
+            let hold = lease.granted().hold;
             lease.engine.apply(Event::CommitBegins { hold, marks });
         }
         Self {
@@ -40,7 +40,7 @@ impl Drop for OpenCommit<'_> {
             lease.commit_ends(was_made, marks);
             let is_unknown = was_made.is_none() && marks;
             lease.engine.apply(Event::CommitEnds {
-                hold: lease.hold(),
+                hold: lease.granted().hold,
                 marks,
                 was_made,
                 awaited: is_unknown.then(|| Arc::clone(lease)),

@@ -11,7 +11,6 @@ use super::after;
 use super::clock::duration;
 use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
 use crate::core::{self, Ended, Ending, Failure, Time, Waiter};
-use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
@@ -42,21 +41,12 @@ impl Step {
 }
 
 impl Lease {
-    fn granted(&self) -> &Granted {
+    /// What the call has got.
+    pub(crate) fn granted(&self) -> &Granted {
         match self.granted.get() {
             Some(granted) => granted,
             None => unreachable!("only a call that has got its lock has a guard"),
         }
-    }
-
-    /// Whether the call has got its lock. A set has it when it has all of its locks.
-    pub(super) fn is_granted(&self) -> bool {
-        self.granted.get().is_some()
-    }
-
-    /// The hold as the core knows it.
-    pub(crate) fn hold(&self) -> core::Hold {
-        self.granted().hold
     }
 
     /// The claims of the lease: one for each name, in their order.
@@ -109,16 +99,6 @@ impl Lease {
     /// The time from the begin of the hold to this time.
     pub(super) fn held_until(&self, end: Time) -> Duration {
         duration(end - self.granted().at)
-    }
-
-    /// Whether the call has waited for another holder.
-    pub(crate) fn has_waited(&self) -> bool {
-        self.granted().has_waited
-    }
-
-    /// Until when the mark of the work stands, if it may succeed only once.
-    pub(crate) fn mark_end(&self) -> Option<Until> {
-        self.granted().mark
     }
 
     /// Whether a renewal may be sent now.
@@ -272,15 +252,13 @@ impl Lease {
         }
         after::run();
         if self.is_lost() {
-            self.engine.apply(Event::End(self.hold(), Ending::Release, None));
+            self.engine
+                .apply(Event::End(self.granted().hold, Ending::Release, None));
         }
     }
 
-    pub(crate) fn fields(&self) -> HoldFields<'_> {
-        self.fields_of(self.about.title)
-    }
-
-    fn fields_of(&self, place: usize) -> HoldFields<'_> {
+    /// The fields of the name at this place.
+    pub(crate) fn fields(&self, place: usize) -> HoldFields<'_> {
         let Granted { keys, tokens, .. } = self.granted();
         HoldFields {
             id: &keys[place].name,
@@ -295,7 +273,7 @@ impl Lease {
         if LevelFilter::current() == LevelFilter::OFF {
             return;
         }
-        (0..self.keys().len()).for_each(|place| event(&self.fields_of(place)));
+        (0..self.keys().len()).for_each(|place| event(&self.fields(place)));
     }
 
     /// The outcome of the call, when it has one.
@@ -311,7 +289,7 @@ impl Lease {
     pub(super) fn leave(&self, waiter: Option<Waiter>) -> Option<Event> {
         match std::mem::replace(&mut lock(&self.state).step, Step::Left) {
             Step::Waits => waiter.map(Event::Leave),
-            Step::Held { .. } => Some(Event::End(self.hold(), Ending::Untaken, None)),
+            Step::Held { .. } => Some(Event::End(self.granted().hold, Ending::Untaken, None)),
             _ => None,
         }
     }
@@ -329,7 +307,7 @@ impl Lease {
             now
         };
         let awaited = Some(Arc::clone(self));
-        self.engine.take(Event::End(self.hold(), ending, awaited));
+        self.engine.take(Event::End(self.granted().hold, ending, awaited));
         now
     }
 

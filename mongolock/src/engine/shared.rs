@@ -196,14 +196,14 @@ impl Engine {
         let mut held: Vec<Arc<Lease>> = lock(&self.core).core.holders().cloned().collect();
         held.sort_by_key(|lease| Arc::as_ptr(lease).addr());
         held.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        held.retain(|lease| lease.is_granted() && !lease.is_over());
+        held.retain(|lease| lease.granted.get().is_some() && !lease.is_over());
         held
     }
 
     /// The hold of this lock, or of a permit of this semaphore.
     pub(super) fn holder_of(&self, name: &str) -> Option<Arc<Lease>> {
         let holder = lock(&self.core).core.holder_of(name).cloned();
-        holder.filter(|lease| lease.is_granted())
+        holder.filter(|lease| lease.granted.get().is_some())
     }
 
     /// The time since a renewal was confirmed.
@@ -219,11 +219,6 @@ impl Engine {
     /// Whether a call fails because of a shutdown.
     pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
         lock(&self.core).core.refuses(is_inside_hold)
-    }
-
-    /// Whether the provider is shut down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.refuses(true)
     }
 
     /// Renews the hold of this lock at once, or all holds: an operator has released locks by force in this process.

@@ -113,19 +113,22 @@ pub(crate) struct Lease {
     /// That of the caller: what happens later belongs to it, whichever task finds it out.
     pub(super) span: Span,
     pub(super) meter: LockMeter,
-    /// It is on the heap, because most waiters wait for long.
+    /// It is on the heap, because most waiters wait for long. A set has it when it has all of its locks.
     pub(super) granted: OnceLock<Box<Granted>>,
     pub(super) state: Mutex<State>,
 }
 
 /// The data of a call that has its locks.
-pub(super) struct Granted {
-    pub(super) hold: core::Hold,
+pub(crate) struct Granted {
+    /// The hold as the core knows it.
+    pub(crate) hold: core::Hold,
     /// The claims, in the order of their names.
     pub(super) keys: Few<LeaseId>,
     pub(super) tokens: Few<i64>,
-    pub(super) mark: Option<Until>,
-    pub(super) has_waited: bool,
+    /// Until when the mark of the work stands, if it may succeed only once.
+    pub(crate) mark: Option<Until>,
+    /// Whether the call has waited for another holder.
+    pub(crate) has_waited: bool,
     pub(super) at: Time,
 }
 

@@ -28,7 +28,7 @@ async fn run(engine: Weak<Engine>, rearmed: Arc<Notify>) {
         let Some((at, instant, is_closed)) = engine.upgrade().map(|engine| {
             let at = engine.armed.load(Ordering::Acquire);
             let instant = (at != i64::MAX).then(|| engine.clock.instant(Time(at)));
-            (at, instant, engine.is_closed())
+            (at, instant, engine.refuses(true))
         }) else {
             return;
         };

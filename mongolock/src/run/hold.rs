@@ -147,7 +147,8 @@ impl RunningHold {
     ///
     /// If the body has panicked.
     pub(super) async fn release(mut self, end: BodyEnd) -> Result<(), LockError> {
-        trace::hold_ended(&self.span, &self.context.lease().fields(), end.as_str());
+        let lease = self.context.lease();
+        trace::hold_ended(&self.span, &lease.fields(lease.about.title), end.as_str());
         self.span = Span::none();
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
         let is_uncommitted = self.context.leases().any(|lease| !lease.has_committed());

@@ -101,7 +101,7 @@ impl Tenure {
         let key = begins(world, &who, call.called, &names, believes);
         let (out, most) = (world.ledger().permits_out(), world.plan.permits as usize);
         world.check_sound(out <= most, || format!("{out} permits are out"));
-        let (called, begun, mark) = (call.called, Instant::now(), lease.mark_end());
+        let (called, begun, mark) = (call.called, Instant::now(), lease.granted().mark);
         let facts = Arc::new(Facts {
             process,
             wish,

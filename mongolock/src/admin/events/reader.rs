@@ -250,7 +250,7 @@ impl Reader {
         self.read_present().await?;
         // The events outlive a provider that is dropped.
         let engine = Weak::clone(&self.plan.engine);
-        let is_shut_down = || engine.upgrade().is_some_and(|engine| engine.is_closed());
+        let is_shut_down = || engine.upgrade().is_some_and(|engine| engine.refuses(true));
         while !self.events.is_closed() && !is_shut_down() {
             match &mut hints {
                 Some(hints) => drop(timeout(EVENTS_LOOK, hints.next()).await),
