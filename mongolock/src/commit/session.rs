@@ -39,7 +39,7 @@ pub(super) async fn ensure_transaction(
     store: &Store,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    if !store.has_transactions() {
+    if !store.is_on_server() {
         // The guarding statement fails with the reason.
         return Ok(());
     }
@@ -76,9 +76,9 @@ async fn end_open(store: &Store, session: &mut ClientSession) {
 async fn replace_open(store: &Store, session: &mut ClientSession) {
     let mut repetitions = Repetitions::new();
     while session.start_transaction().await.is_ok() {
-        let begun = store.begin_transaction(session).await;
+        let begun = store.guard(&[], GuardChange::Keep, session).await;
         let _ = session.abort_transaction().await;
-        let is_rejected = begun.is_err_and(|error| is_rejected(&error));
+        let is_rejected = matches!(begun, Err(LockError::Mongo(error)) if is_rejected(&error));
         if !is_rejected || !repetitions.next().await {
             return;
         }

@@ -16,11 +16,11 @@ use super::stream::watch;
 use crate::LockError;
 use crate::core::limits::NO_REPLY;
 use crate::core::{Event, Fault, Look, Saw, Span};
-use crate::protocol::{Name, Order};
+use crate::protocol::Order;
 use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
-use crate::task::reply_within;
+use crate::task::{at_once, reply_within};
 
 impl Engine {
     /// Sends the queued commands, unless another thread is sending them. The wake-ups for replies that arrive at once
@@ -63,13 +63,25 @@ impl Engine {
 
     /// The event for a command, if the store replies at once.
     fn at_once(&self, command: &Command) -> Option<Event<Arc<Lease>>> {
+        if !self.store.never_waits() {
+            return None;
+        }
+        let fault = |failed: NotRun, limit: &Span| self.fault(failed, *limit, false);
         match command {
             Command::Run(flight, rows, order, limit) => {
-                let replies = self.store.run_at_once(rows, *order)?;
-                let replies = replies.map_err(|error| self.fault(error.into(), *limit, false));
-                Some(Event::Ran(*flight, replies))
+                let replies = at_once(self.store.run(rows, *order, duration(*limit)))?;
+                Some(Event::Ran(
+                    *flight,
+                    replies.map_err(|failed| fault(failed, limit)),
+                ))
             }
-            Command::Look(flight, looks, _) => Some(Event::Looked(*flight, Ok(self.look_at_once(looks)?))),
+            Command::Look(flight, looks, limit) => {
+                let found = at_once(look_each(&self.store, looks, duration(*limit)))?;
+                Some(Event::Looked(
+                    *flight,
+                    found.map_err(|error| fault(error.into(), limit)),
+                ))
+            }
             _ => None,
         }
     }
@@ -155,17 +167,6 @@ impl Engine {
             }
         });
     }
-
-    fn look_at_once(&self, looks: &[Look]) -> Option<Vec<Saw>> {
-        let saw = |look: &Look| match look {
-            Look::Lock(name) => Some(Saw::Lock(self.store.sight_at_once(name))),
-            Look::Permits(group) => self.store.permits_at_once(group).map(Saw::Permits),
-        };
-        if !self.store.never_waits() {
-            return None;
-        }
-        looks.iter().map(saw).collect()
-    }
 }
 
 /// Sends one query for all locks, and one for each semaphore.
@@ -174,8 +175,8 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
         Look::Lock(name) => Some(name.clone()),
         Look::Permits(_) => None,
     };
-    let names: Vec<Name> = looks.iter().filter_map(name).collect();
-    let mut found = store.sights(&names, limit).await?;
+    let names = looks.iter().filter_map(name).collect();
+    let mut found = store.sights(names, limit).await?;
     let mut saw = Vec::with_capacity(looks.len());
     for look in looks {
         saw.push(match look {

@@ -125,12 +125,8 @@ impl Lock<Permits> {
         let (store, permits) = (Arc::clone(&self.engine.store), self.permits());
         store.check()?;
         let group = permit_id::group(self.name());
-        let found = if let Some(found) = store.permits_at_once(&group) {
-            found
-        } else {
-            let look = async move { store.permits(&group, COMMAND_LIMIT).await };
-            task::start(task::within(COMMAND_LIMIT, look)).await?
-        };
+        let look = async move { store.permits(&group, COMMAND_LIMIT).await };
+        let found = task::start(task::within(COMMAND_LIMIT, look)).await?;
         let margin = millis(self.engine.config.options.takeover_margin);
         let is_taken = |(number, sight): &(u32, Sight)| *number < permits && !sight.is_free(margin);
         let taken = found.iter().filter(|permit| is_taken(permit)).count();

@@ -75,18 +75,19 @@ impl Gate {
         if !is_of_hold || self.refusal.is_some() {
             self.check()?;
         }
-        let mut reply = match (self.enter(), kind) {
+        let reply = match (self.enter(), kind) {
             (_, CommandKind::Commit) => command.await,
             (Ok(mut passage), _) => passage.run(self.send(kind, command)).await,
             (Err(_), CommandKind::Admin | CommandKind::Hello | CommandKind::Index) => {
                 self.send(kind, command).await
             }
-            (Err(error), _) => return Err(error),
+            (Err(error), _) => Err(error),
         };
+        self.servers.overload.note(&reply);
         if !is_of_hold && reply.is_ok() {
             // It may come from one of two replica sets.
             self.servers.until_answered().await;
-            reply = self.servers.two_sets(false).and(reply);
+            self.servers.two_sets(false)?;
         }
         counted.is_ok = reply.is_ok();
         reply

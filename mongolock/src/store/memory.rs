@@ -14,10 +14,10 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::Looked;
 use super::error::corrupt;
 use super::look::Part;
 use super::mongo::millis;
+use super::{Looked, Replies};
 use crate::LockError;
 use crate::options::DEFAULT_RETENTION;
 use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value, apply};
@@ -95,7 +95,7 @@ impl MemoryStore {
     }
 
     /// Runs these rows, see [`apply`].
-    pub(crate) fn run_at_once(&self, rows: &[Row], order: Order) -> Vec<Result<Reply, LockError>> {
+    pub(super) fn run(&self, rows: &[Row], order: Order) -> Replies {
         let (now, mut has_ended) = (self.now(), false);
         let run = |row: &Row| {
             if has_ended {
@@ -105,64 +105,53 @@ impl MemoryStore {
                     ..Reply::UNSEEN
                 });
             }
-            let reply = self.run_row(now, row);
-            let is_missed = reply.as_ref().map_or(true, |reply| row.is_missed(reply));
-            has_ended = order == Order::StopAtMiss && is_missed;
-            reply
+            let reply = self.run_row(now, row)?;
+            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
+            Ok(reply)
         };
         rows.iter().map(run).collect()
     }
 
     /// Runs a row at this time of the store's clock, which a command reads when it begins.
     pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
-        let mut documents = lock(&self.documents);
+        let documents = &mut *lock(&self.documents);
         if row.may_insert() {
             documents.sweep(now);
         }
-        let first = Document {
+        let stored = documents.by_name.get(&row.name).cloned();
+        let first = || Document {
             token: Value::Long(documents.greatest_deleted_token),
             ..Document::default()
         };
-        let by_name = &mut documents.by_name;
-        let stored = by_name.get_mut(&row.name);
-        let before = stored.as_deref().cloned();
-        let mut document = before.or_else(|| row.may_insert().then_some(first));
+        let former_id = stored.as_ref().map(|stored| stored.lock_id.clone());
+        let mut document = stored.or_else(|| row.may_insert().then(first));
         let is_applied = apply(row, &mut document, now)
             .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let Some(document) = document else {
             return Ok(Reply::UNSEEN);
         };
-        let sight = Sight {
-            document: document.clone(),
+        let sight = Some(Sight {
+            document,
             now: Some(now),
-        };
-        if is_applied {
+        });
+        if let Some(Sight { document, .. }) = sight.as_ref().filter(|_| is_applied) {
+            documents.by_name.insert(Arc::clone(&row.name), document.clone());
             // A claim can acquire the lock again after its lease has ended.
-            let is_acquired = matches!(row.then, Then::Claim { .. });
-            let id = stored.as_ref().map(|stored| &stored.lock_id);
-            if is_acquired || id != Some(&document.lock_id) {
-                self.report(&row.name, Some(&sight));
-            }
-            if let Some(stored) = stored {
-                *stored = document;
-            } else {
-                by_name.insert(Arc::clone(&row.name), document);
+            if matches!(row.then, Then::Claim { .. }) || former_id.as_ref() != Some(&document.lock_id) {
+                self.report(&row.name, sight.clone());
             }
         }
         Ok(Reply {
             is_applied: Some(is_applied),
-            sight: Some(sight),
+            sight,
         })
     }
 
     /// What the document of a lock says.
     pub(crate) fn sight(&self, now: Ms, name: &str) -> Option<Sight> {
-        let documents = lock(&self.documents);
-        let document = documents.by_name.get(name)?.clone();
-        Some(Sight {
-            document,
-            now: Some(now),
-        })
+        let document = lock(&self.documents).by_name.get(name)?.clone();
+        let now = Some(now);
+        Some(Sight { document, now })
     }
 
     /// A part of these documents.
@@ -175,10 +164,8 @@ impl MemoryStore {
                 found.collect()
             }
             Looked::Permits(group) => {
-                let permits = by_name.range(Name::clone(group)..);
-                permits
-                    .take_while(|(name, _)| name.starts_with(&**group))
-                    .collect()
+                let later = by_name.range(Arc::clone(group)..);
+                later.take_while(|(name, _)| name.starts_with(&**group)).collect()
             }
             _ => by_name.iter().collect(),
         };
@@ -192,15 +179,10 @@ impl MemoryStore {
         wanted.take(part.most as usize).collect()
     }
 
-    /// Reports an event to the waiters; it is no error if there are none.
-    fn report(&self, name: &Name, sight: Option<&Sight>) {
-        if self.events.receiver_count() > 0 {
-            // The last receiver may have been dropped in the meantime.
-            let _ = self.events.send(News {
-                name: Arc::clone(name),
-                sight: sight.cloned(),
-            });
-        }
+    /// Reports an event to the waiters; it is an error if there are none.
+    fn report(&self, name: &Name, sight: Option<Sight>) {
+        let name = Arc::clone(name);
+        let _ = self.events.send(News { name, sight });
     }
 
     /// The time of the store's clock.

@@ -27,7 +27,9 @@ mod ttl_index;
 
 use std::sync::Arc;
 
-pub(crate) use change_stream::{Change, LockStream, second};
+#[cfg(test)]
+pub(crate) use change_stream::LockStream;
+pub(crate) use change_stream::{Change, second};
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
 pub(crate) use home::has_ended;
@@ -52,9 +54,9 @@ use crate::protocol::Reply;
 #[cfg(test)]
 use crate::simulation::Link;
 
-/// The replies to rows in their order. The error is that of the query after several rows: it does not concern the rows
-/// themselves, which the command before the query may have applied.
-pub(crate) type Replies = Result<Vec<Result<Reply, LockError>>, LockError>;
+/// The replies to rows in their order. The error is that of the query after several rows: the command before it may have
+/// applied them.
+pub(crate) type Replies = Result<Vec<Reply>, LockError>;
 
 /// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
 /// it ends: the store itself gives up a command without a reply, when no result depends on that reply any more.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::info::info;
 use super::look::Part;
 use super::mongo::millis;
-use super::{LockInfo, Looked, Store};
+use super::{Looked, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
 use crate::protocol::{Name, Order, Row, Sight, Then, When};
@@ -26,21 +25,7 @@ impl Store {
     ) -> Result<Vec<(Name, Sight)>, LockError> {
         let most = most.min(PAGE_SIZE);
         let part = Part { after, most };
-        self.find(looked.clone(), part, CommandKind::Admin, COMMAND_LIMIT)
-            .await
-    }
-
-    pub(crate) async fn get(
-        &self,
-        name: &str,
-        takeover_margin: Duration,
-    ) -> Result<Option<LockInfo>, LockError> {
-        let name = Looked::Names(vec![Arc::from(name)]);
-        let found = self.page(&name, None, 1).await?;
-        let found = found.first();
-        found
-            .map(|(name, sight)| info(name, sight, takeover_margin))
-            .transpose()
+        self.find(CommandKind::Admin, looked, part, COMMAND_LIMIT).await
     }
 
     /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
@@ -82,8 +67,7 @@ impl Store {
             },
             then: Then::Force,
         };
-        let replies = self.run(&[row], Order::Each, COMMAND_LIMIT).await;
-        let replies = replies.map_err(|not_run| not_run.error)?;
+        let replies = self.change(&[row], Order::Each, COMMAND_LIMIT).await?;
         Ok(replies[0].is_applied == Some(true))
     }
 }

@@ -86,7 +86,7 @@ impl MemoryStore {
         };
         documents.by_name.insert(Arc::clone(name), acquired.clone());
         let (document, now) = (acquired, Some(now));
-        self.report(name, Some(&Sight { document, now }));
+        self.report(name, Some(Sight { document, now }));
         true
     }
 
