@@ -14,11 +14,8 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::error::corrupt;
-use super::look::Part;
+use super::Looked;
 use super::mongo::millis;
-use super::{Looked, Replies};
-use crate::LockError;
 use crate::options::DEFAULT_RETENTION;
 use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value, apply};
 use crate::sync::lock;
@@ -95,25 +92,25 @@ impl MemoryStore {
     }
 
     /// Runs these rows, see [`apply`].
-    pub(super) fn run(&self, rows: &[Row], order: Order) -> Replies {
+    pub(super) fn run(&self, rows: &[Row], order: Order) -> Vec<Reply> {
         let (now, mut has_ended) = (self.now(), false);
         let run = |row: &Row| {
             if has_ended {
                 let sight = self.sight(now, &row.name);
-                return Ok(Reply {
+                return Reply {
                     sight,
                     ..Reply::UNSEEN
-                });
+                };
             }
-            let reply = self.run_row(now, row)?;
+            let reply = self.run_row(now, row);
             has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
-            Ok(reply)
+            reply
         };
         rows.iter().map(run).collect()
     }
 
     /// Runs a row at this time of the store's clock, which a command reads when it begins.
-    pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
+    pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Reply {
         let documents = &mut *lock(&self.documents);
         if row.may_insert() {
             documents.sweep(now);
@@ -125,10 +122,10 @@ impl MemoryStore {
         };
         let former_id = stored.as_ref().map(|stored| stored.lock_id.clone());
         let mut document = stored.or_else(|| row.may_insert().then(first));
-        let is_applied = apply(row, &mut document, now)
-            .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
+        // No document here is damaged.
+        let is_applied = apply(row, &mut document, now).unwrap_or_default();
         let Some(document) = document else {
-            return Ok(Reply::UNSEEN);
+            return Reply::UNSEEN;
         };
         let sight = Some(Sight {
             document,
@@ -141,10 +138,10 @@ impl MemoryStore {
                 self.report(&row.name, sight.clone());
             }
         }
-        Ok(Reply {
+        Reply {
             is_applied: Some(is_applied),
             sight,
-        })
+        }
     }
 
     /// What the document of a lock says.
@@ -155,7 +152,7 @@ impl MemoryStore {
     }
 
     /// A part of these documents.
-    pub(crate) fn find(&self, looked: &Looked, part: Part<'_>) -> Vec<(Name, Sight)> {
+    pub(crate) fn find(&self, looked: &Looked, after: Option<&str>, most: u32) -> Vec<(Name, Sight)> {
         let now = Some(self.now());
         let by_name = &lock(&self.documents).by_name;
         let mut found: Vec<(&Name, &Document)> = match looked {
@@ -170,13 +167,13 @@ impl MemoryStore {
             _ => by_name.iter().collect(),
         };
         found.sort_by_key(|(name, _)| *name);
-        let rest = found.into_iter().filter(|(name, _)| Some(&***name) > part.after);
+        let rest = found.into_iter().filter(|(name, _)| Some(&***name) > after);
         let seen = rest.map(|(name, document)| {
             let document = document.clone();
             (Arc::clone(name), Sight { document, now })
         });
         let wanted = seen.filter(|(name, sight)| looked.admits(name, sight));
-        wanted.take(part.most as usize).collect()
+        wanted.take(most as usize).collect()
     }
 
     /// Reports an event to the waiters; it is an error if there are none.

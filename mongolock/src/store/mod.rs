@@ -15,8 +15,6 @@ mod info;
 mod look;
 mod memory;
 mod mongo;
-mod operators;
-mod overload;
 mod reachability;
 pub(crate) mod refusals;
 pub(crate) mod reply;
@@ -36,15 +34,14 @@ pub(crate) use home::has_ended;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
 pub(crate) use info::{as_rfc3339, info};
-pub(crate) use look::Looked;
 #[cfg(test)]
-pub(crate) use look::Part;
+pub(crate) use look::ALL;
+pub(crate) use look::Looked;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use mongo::millis;
-pub(crate) use operators::PAGE_SIZE;
 pub(crate) use reachability::Reachability;
-pub(crate) use run::NotRun;
+pub(crate) use run::{NotRun, PAGE_SIZE};
 pub(crate) use stream_reader::{Begin, StreamReader};
 pub(crate) use transaction::{GuardChange, GuardOutcome, LeaseId};
 

@@ -17,7 +17,7 @@ use self::encoder::by_server;
 use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
-use super::look::{Looked, Part};
+use super::look::Looked;
 use super::reachability::Reachability;
 use super::{IndexState, Replies, reply};
 use crate::LockError;
@@ -188,11 +188,12 @@ impl MongoStore {
         &self,
         kind: CommandKind,
         looked: &Looked,
-        part: Part<'_>,
+        after: Option<&str>,
+        most: u32,
         limit: Duration,
     ) -> Result<Vec<(Name, Sight)>, LockError> {
         let mut filter = looked.query();
-        if let Some(after) = part.after {
+        if let Some(after) = after {
             filter = doc! { "$and": [{ "_id": { "$gt": after } }, filter] };
         }
         let level = match kind {
@@ -204,8 +205,8 @@ impl MongoStore {
             "filter": filter,
             "projection": by_server().fields(),
             "sort": { "_id": 1 },
-            "limit": i64::from(part.most),
-            "batchSize": i64::from(part.most),
+            "limit": i64::from(most),
+            "batchSize": i64::from(most),
             "singleBatch": true,
             "readConcern": { "level": level },
         };

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{any_of, of_change, unfit};
-use super::look::{Looked, Part, duration};
+use super::look::{ALL, Looked, duration};
+use super::mongo::millis;
 use super::{Replies, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
-use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then};
+use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then, When};
+use crate::timing::COMMAND_LIMIT;
 use crate::{permit_id, task, trace};
+
+/// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
+/// takes.
+pub(crate) const PAGE_SIZE: u32 = 1000;
 
 /// Why a command has no replies.
 pub(crate) struct NotRun {
@@ -44,7 +50,7 @@ impl Store {
                 let command = pin!(store.run(kind(&rows[0]), rows, order, limit));
                 noting_wait(rows, command).await
             }
-            Self::Memory(store) => Ok(store.run(rows, order)),
+            Self::Memory(store) => Ok(Ok(store.run(rows, order))),
             #[cfg(test)]
             Self::Simulated(link) => link.run(rows, order, limit).await,
         };
@@ -87,7 +93,7 @@ impl Store {
             return Ok(HashMap::new());
         }
         let names = Looked::Names(names);
-        let found = self.find(CommandKind::Look, &names, Part::ALL, limit).await?;
+        let found = self.find(CommandKind::Look, &names, None, ALL, limit).await?;
         Ok(found.into_iter().collect())
     }
 
@@ -98,7 +104,7 @@ impl Store {
         limit: Duration,
     ) -> Result<Vec<(u32, Sight)>, LockError> {
         let permits = Looked::Permits(Arc::clone(group));
-        let found = self.find(CommandKind::Look, &permits, Part::ALL, limit).await?;
+        let found = self.find(CommandKind::Look, &permits, None, ALL, limit).await?;
         let number = |(name, sight): (Name, Sight)| Some((permit_id::number(&name)?, sight));
         Ok(found.into_iter().filter_map(number).collect())
     }
@@ -109,17 +115,73 @@ impl Store {
         &self,
         kind: CommandKind,
         looked: &Looked,
-        part: Part<'_>,
+        after: Option<&str>,
+        most: u32,
         limit: Duration,
     ) -> Result<Vec<(Name, Sight)>, LockError> {
         match self {
-            Self::Mongo(store) => store.find(kind, looked, part, limit).await,
-            Self::Memory(store) => Ok(store.find(looked, part)),
+            Self::Mongo(store) => store.find(kind, looked, after, most, limit).await,
+            Self::Memory(store) => Ok(store.find(looked, after, most)),
             #[cfg(test)]
             Self::Simulated(link) if kind == CommandKind::Look => link.look(looked.clone(), limit).await,
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().find(looked, part)),
+            Self::Simulated(link) => Ok(link.memory().find(looked, after, most)),
         }
+    }
+
+    /// The first locks after this name, in the order of their names: at most a page of them.
+    pub(crate) async fn page(
+        &self,
+        looked: &Looked,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let most = most.min(PAGE_SIZE);
+        self.find(CommandKind::Admin, looked, after, most, COMMAND_LIMIT)
+            .await
+    }
+
+    /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
+    /// limit and one `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
+    pub(crate) async fn all(&self, looked: &Looked) -> Result<Vec<(Name, Sight)>, LockError> {
+        let mut found: Vec<(Name, Sight)> = Vec::new();
+        loop {
+            let after = found.last().map(|(name, _)| &**name);
+            let page = self.page(looked, after, PAGE_SIZE).await?;
+            let is_last = page.len() < PAGE_SIZE as usize;
+            found.extend(page);
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Those of these locks that are taken or damaged.
+    pub(crate) async fn stuck(
+        &self,
+        looked: &Looked,
+        takeover_margin: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let margin = millis(takeover_margin);
+        let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
+        let mut found = self.all(looked).await?;
+        found.retain(|(name, sight)| looked.admits(name, sight) && is_stuck(sight));
+        Ok(found)
+    }
+
+    /// Releases what was read, whose fields may have any type, and nothing that has begun since. Returns whether it was as it was
+    /// read. No date says which that is: the clock of the server that has set it may have been wrong.
+    pub(crate) async fn force_release(&self, name: &Name, read: Sight) -> Result<bool, LockError> {
+        let row = Row {
+            name: Arc::clone(name),
+            when: When::AsRead {
+                lock_id: read.document.lock_id,
+                token: read.document.token,
+            },
+            then: Then::Force,
+        };
+        let replies = self.change(&[row], Order::Each, COMMAND_LIMIT).await?;
+        Ok(replies[0].is_applied == Some(true))
     }
 }
 

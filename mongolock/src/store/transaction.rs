@@ -8,7 +8,7 @@ use mongodb::ClientSession;
 use mongodb::bson::{Document, doc};
 
 use super::Store;
-use super::look::{Looked, Part};
+use super::look::{ALL, Looked};
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
 use crate::error::meaning::Meaning;
@@ -86,7 +86,7 @@ impl MongoStore {
     async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
         let names = Looked::Names(keys.iter().map(|key| Arc::clone(&key.name)).collect());
         let found = self
-            .find(CommandKind::Commit, &names, Part::ALL, COMMAND_LIMIT)
+            .find(CommandKind::Commit, &names, None, ALL, COMMAND_LIMIT)
             .await?;
         // The id of a claim stands in no document of another one.
         let has = |sight: &Sight| keys.iter().any(|key| sight.has(&key.lock_id));

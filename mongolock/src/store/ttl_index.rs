@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::look::{Looked, Part};
+use super::look::Looked;
 use super::mongo::{MongoStore, millis};
 use super::{IndexState, Store};
 use crate::error::meaning::{Meaning, is_max_time_expired};
@@ -57,10 +57,9 @@ impl Store {
     /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal, by a claim that ends at
     /// once. The store notes the outcome, and it does not matter whether another process holds the lock.
     pub(crate) async fn ask_again(&self) {
-        if let Some(store) = self.mongo()
-            && self.shown().refusal.is_some()
-        {
-            let _ = store.claim_internal(CommandKind::Acquire, Duration::ZERO).await;
+        if self.shown().refusal.is_some() {
+            let (_, claim) = internal_claim(Duration::ZERO);
+            let _ = self.change(&[claim], Order::Each, COMMAND_LIMIT).await;
         }
     }
 }
@@ -70,23 +69,29 @@ impl MongoStore {
     /// a build could delay. After a failed build the internal lock is left to expire, so that no process builds again
     /// soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
-        let (every, one) = (Looked::Filter(LockFilter::new()), Part { after: None, most: 1 });
-        let locks = self.find(CommandKind::Index, &every, one, COMMAND_LIMIT).await?;
+        let every = Looked::Filter(LockFilter::new());
+        let locks = self
+            .find(CommandKind::Index, &every, None, 1, COMMAND_LIMIT)
+            .await?;
         if locks.is_empty() {
             return self.build(retention).await;
         }
-        let Some(id) = self.claim_internal(CommandKind::Index, INDEX_BUILD_PAUSE).await? else {
+        let run = async |row| {
+            let ran = self
+                .run(CommandKind::Index, &[row], Order::Each, COMMAND_LIMIT)
+                .await;
+            Ok::<_, LockError>(ran.flatten()?[0].is_applied == Some(true))
+        };
+        let (id, claim) = internal_claim(INDEX_BUILD_PAUSE);
+        if !run(claim).await? {
             sleep(INDEX_BUILD_LIMIT).await;
             return Ok(self.built(retention).await);
-        };
+        }
         let state = self.build(retention).await?;
         if state == IndexState::Ready {
             let (min_hold, unused) = (0, 0);
-            let release = Then::End { min_hold, unused };
             // A failed release is harmless: the lease expires, and the index need not be built again.
-            let _ = self
-                .change_internal(CommandKind::Index, When::is(&id), release)
-                .await;
+            let _ = run(internal(When::is(&id), Then::End { min_hold, unused })).await;
         }
         Ok(state)
     }
@@ -155,30 +160,23 @@ impl MongoStore {
         let locale = locale.ok()?.to_owned();
         Some(IndexState::Collation { locale })
     }
+}
 
-    /// Acquires the internal lock for this time, if it is free, and returns the id of the claim.
-    async fn claim_internal(&self, kind: CommandKind, expiry: Duration) -> Result<Option<LockId>, LockError> {
-        let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
-        let claim = Then::Claim {
-            id: Arc::clone(&id),
-            expiry: millis(expiry),
-            tokens: 1,
-        };
-        let is_free = self
-            .change_internal(kind, When::Free { margin: 0 }, claim)
-            .await?;
-        Ok(is_free.then_some(id))
-    }
+/// The claim of the internal lock for this time, and its id.
+fn internal_claim(expiry: Duration) -> (LockId, Row) {
+    let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
+    let claim = Then::Claim {
+        id: Arc::clone(&id),
+        expiry: millis(expiry),
+        tokens: 1,
+    };
+    (id, internal(When::Free { margin: 0 }, claim))
+}
 
-    async fn change_internal(&self, kind: CommandKind, when: When, then: Then) -> Result<bool, LockError> {
-        let name = Arc::from(BUILD_LOCK);
-        let row = Row { name, when, then };
-        let replies = self
-            .run(kind, &[row], Order::Each, COMMAND_LIMIT)
-            .await
-            .flatten()?;
-        Ok(replies[0].is_applied == Some(true))
-    }
+/// A row of the internal lock.
+fn internal(when: When, then: Then) -> Row {
+    let name = Arc::from(BUILD_LOCK);
+    Row { name, when, then }
 }
 
 /// The state that this index of the collection proves by itself.

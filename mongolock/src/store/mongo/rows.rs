@@ -13,7 +13,7 @@ use crate::meter::CommandKind;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::Replies;
 use crate::store::error::corrupt;
-use crate::store::look::{Looked, Part};
+use crate::store::look::{ALL, Looked};
 
 impl MongoStore {
     /// Runs these rows. An error of the query alone is the inner one: the rows may have been
@@ -72,7 +72,7 @@ impl MongoStore {
         }
         let looked = Looked::Names(rows.iter().map(|row| Arc::clone(&row.name)).collect());
         // With less than a majority a failover could take an acquisition back.
-        let found = self.find(kind, &looked, Part::ALL, limit).await;
+        let found = self.find(kind, &looked, None, ALL, limit).await;
         Ok(found.map(|found| {
             let found: HashMap<Name, Sight> = found.into_iter().collect();
             let reply = |row: &Row| after(row, found.get(&row.name).cloned(), are_applied);
