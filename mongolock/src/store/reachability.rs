@@ -128,14 +128,9 @@ impl Reachability {
             error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
             reply = request => reply,
         };
-        match &reply {
-            Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
-                let refused = Some(error.clone());
-                self.known.send_modify(|known| known.refused = refused);
-            }
-            // The server has not replied.
-            Err(LockError::Mongo(error)) if code(error).is_none() => {}
-            _ => self.note_use(),
+        let has_no_reply = matches!(&reply, Err(LockError::Mongo(error)) if code(error).is_none());
+        if !has_no_reply {
+            self.note_use();
         }
         reply.map_err(|error| self.explained(error))
     }

@@ -38,27 +38,17 @@ pub(super) fn outcome(ran: Result<Document>, inserts: bool) -> Result<Document> 
     }
 }
 
-/// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
-/// transaction may be made again. Only this kind of error takes a label from outside the driver.
-pub(crate) fn labelled(label: &str, message: &str) -> Error {
-    write_concern_error((WRITE_CONCERN_TIMEOUT, "WriteConcernTimeout", message), [label])
-}
-
-/// This error of the server with one more label, as [`labelled`] makes it.
+/// This error with one more label of the driver, by which callers know what to do: that an outcome is unknown, or that a
+/// transaction may be made again. Only an error of the server takes a label from outside the driver, so a text as a custom
+/// error becomes one.
 pub(crate) fn with_label(error: &Error, label: &str) -> Error {
     if error.contains_label(label) {
         return error.clone();
     }
-    let said = coded(error).unwrap_or((0, "", "the command failed"));
-    let labels = error.labels().iter().map(String::as_str);
-    write_concern_error(said, labels.chain([label]))
-}
-
-fn write_concern_error<'a>(
-    (code, name, message): (i32, &str, &str),
-    labels: impl IntoIterator<Item = &'a str>,
-) -> Error {
-    let labels: Vec<&str> = labels.into_iter().collect();
+    let message = error.get_custom().copied().unwrap_or("the command failed");
+    let unknown = (WRITE_CONCERN_TIMEOUT, "WriteConcernTimeout", message);
+    let (code, name, message) = coded(error).unwrap_or(unknown);
+    let labels: Vec<&str> = error.labels().iter().map(String::as_str).chain([label]).collect();
     let concern = doc! { "code": code, "codeName": name, "errmsg": message, "errorLabels": labels };
     ErrorKind::Write(WriteFailure::WriteConcernError(read(&concern))).into()
 }

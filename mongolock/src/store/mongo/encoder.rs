@@ -142,7 +142,7 @@ impl Encoder {
 
     /// The condition of a row, as an expression.
     fn holds(&self, when: &When) -> Document {
-        let mut all = match when {
+        let all = match when {
             When::Free { margin } => return self.free(*margin),
             When::AsRead { lock_id, token } => {
                 vec![is_as_read("$lockId", lock_id), is_as_read("$fencingToken", token)]
@@ -156,11 +156,7 @@ impl Encoder {
             .flatten()
             .collect(),
         };
-        if all.len() == 1 {
-            all.remove(0)
-        } else {
-            doc! { "$and": all }
-        }
+        doc! { "$and": all }
     }
 
     /// Whether the lock is free. A missing `expiresAt` is less than every date, so the lock of a missing document is free.
