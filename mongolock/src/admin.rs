@@ -10,7 +10,7 @@ pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::name;
-use crate::store::{IndexState, Looked};
+use crate::store::{IndexState, Looked, info};
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 
@@ -184,8 +184,9 @@ impl LockAdmin {
         let (store, name) = (Arc::clone(&self.engine.store), name::whole(name)?);
         let margin = self.engine.config.options.takeover_margin;
         // The future is on the heap, so that the caller's future stays small.
-        let reading = Box::pin(async move { store.get(&name, margin).await });
-        request("query", reading).await
+        let reading = Box::pin(async move { store.all(&Looked::Names(vec![Arc::from(name)])).await });
+        let found = request("query", reading).await?.pop();
+        found.map(|(name, sight)| info(&name, &sight, margin)).transpose()
     }
 
     /// Releases a lock by force: ends the lease of its holder, or the mark or the minimum hold that keeps the lock

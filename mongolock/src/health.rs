@@ -130,14 +130,11 @@ impl LockProvider {
     pub async fn health(&self) -> Health {
         let engine = self.engine();
         let reply = engine.probe.finds_primary().await;
-        let leases = engine.held();
+        let (leases, shown) = (engine.held(), engine.store.shown());
         Health {
             is_reachable: reply.is_ok(),
             has_primary: *reply.as_ref().unwrap_or(&false),
-            error: reply
-                .err()
-                .or_else(|| engine.store.refusal())
-                .or_else(|| engine.store.refused_release()),
+            error: reply.err().or(shown.refusal).or(shown.refused_release),
             overloaded_since: engine.store.overloaded_for(),
             last_renewal: engine.last_renewal(),
             smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
@@ -180,10 +177,11 @@ impl LockProvider {
             return false;
         }
         let interval = engine.config.options.renew_interval();
-        let confirmed = engine.store.last_confirmed();
-        let is_accepted = || engine.store.refusal().is_none();
-        is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
-            || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
+        let shown = engine.store.shown();
+        let is_confirmed = shown.confirmed.is_some_and(|at| at.elapsed() < interval);
+        shown.refusal.is_none() && is_confirmed
+            || matches!(engine.probe.finds_primary().await, Ok(true))
+                && engine.store.shown().refusal.is_none()
     }
 
     /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;

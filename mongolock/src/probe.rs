@@ -57,7 +57,7 @@ fn send(store: Arc<Store>) -> watch::Receiver<Outcome> {
     task::spawn(async move {
         // Nothing depends on the result of this command later: dropping it closes a connection that may be dead.
         let asking = async {
-            let has_primary = store.hello().await?;
+            let (has_primary, _) = store.hello().await?;
             // The reply to `hello` is valid even without a reply to this request.
             let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
             Ok(has_primary)

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -23,6 +23,14 @@ pub(crate) fn start<T: Send + 'static>(
     // Its events are in the caller's span.
     let task = spawn(request.in_current_span());
     async move { joined(task.await) }
+}
+
+/// The output of a future that does not wait; `None` if it does.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }
 
 /// Waits for the reply to this request for this time.

@@ -108,10 +108,6 @@ pub(crate) const PROBE_PRIMARY: Duration = seconds(1);
 /// later check sends another one.
 pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
 
-/// The expiry of the internal lock that a health check asks for, as long as the server has refused the last acquire or
-/// renewal: the check releases it at once.
-pub(crate) const ASK_AGAIN_EXPIRY: Duration = seconds(1);
-
 // The change stream.
 
 /// The longest time for which the server waits for an event before it replies that there is none: a process with a waiter

@@ -104,6 +104,8 @@ fn of_library(collections: &Collections, retention: Duration, state: &IndexState
                 ),
                 None => format!("{collection}.getIndexes()"),
             };
+            // The text of the library ends with a command as well.
+            let said = said.split("; in mongosh: ").next().unwrap_or(&said);
             Finding::wrong(check, said, mend)
         }
         // Neither option of a collection can be changed.

@@ -13,7 +13,7 @@ use crate::LockError;
 use crate::backoff::Backoff;
 use crate::engine::Lease;
 use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
-use crate::store::reply::{labelled, with_label};
+use crate::store::reply::with_label;
 use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
@@ -39,7 +39,7 @@ pub(super) async fn ensure_transaction(
     store: &Store,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    if !store.has_transactions() {
+    if !store.is_on_server() {
         // The guarding statement fails with the reason.
         return Ok(());
     }
@@ -76,9 +76,9 @@ async fn end_open(store: &Store, session: &mut ClientSession) {
 async fn replace_open(store: &Store, session: &mut ClientSession) {
     let mut repetitions = Repetitions::new();
     while session.start_transaction().await.is_ok() {
-        let begun = store.begin_transaction(session).await;
+        let begun = store.guard(&[], GuardChange::Keep, session).await;
         let _ = session.abort_transaction().await;
-        let is_rejected = begun.is_err_and(|error| is_rejected(&error));
+        let is_rejected = matches!(begun, Err(LockError::Mongo(error)) if is_rejected(&error));
         if !is_rejected || !repetitions.next().await {
             return;
         }
@@ -130,9 +130,9 @@ pub(super) async fn commit(
                 return Ok(Err(error.into()));
             }
             Ok(Err(error)) => error,
-            Err(_) => labelled(
+            Err(_) => with_label(
+                &Error::custom("timed out waiting for the reply to the commit"),
                 UNKNOWN_TRANSACTION_COMMIT_RESULT,
-                "timed out waiting for the reply to the commit",
             ),
         };
         store.note(&Err::<(), _>(error.clone().into()));
@@ -202,8 +202,6 @@ fn cannot_be_confirmed(error: &Error) -> bool {
 
 /// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
 fn no_guard() -> Error {
-    labelled(
-        TRANSIENT_TRANSACTION_ERROR,
-        "timed out waiting for the reply to the statement that guards the commit",
-    )
+    let said = "timed out waiting for the reply to the statement that guards the commit";
+    with_label(&Error::custom(said), TRANSIENT_TRANSACTION_ERROR)
 }

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -15,11 +14,11 @@ use super::stream::watch;
 use crate::LockError;
 use crate::core::limits::NO_REPLY;
 use crate::core::{Key, Look, Saw, Span, Time};
-use crate::protocol::{Name, Order};
+use crate::protocol::Order;
 use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
-use crate::task::reply_within;
+use crate::task::{at_once, reply_within};
 
 /// A command that has a reply.
 #[derive(Clone, Copy)]
@@ -61,8 +60,7 @@ impl Engine {
     fn send_one(self: &Arc<Self>, command: Command) -> Option<Command> {
         let flight = Flight::of(&command);
         if let Some(flight) = flight.filter(|_| self.store.never_waits()) {
-            let running = pin!(perform(&self.store, &command));
-            if let Poll::Ready(result) = running.poll(&mut Context::from_waker(Waker::noop())) {
+            if let Some(result) = at_once(perform(&self.store, &command)) {
                 self.decide(self.ended(flight, result));
             }
             return None;
@@ -179,8 +177,8 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
         Look::Lock(name) => Some(name.clone()),
         Look::Permits(_) => None,
     };
-    let names: Vec<Name> = looks.iter().filter_map(name).collect();
-    let mut found = store.sights(&names, limit).await?;
+    let names = looks.iter().filter_map(name).collect();
+    let mut found = store.sights(names, limit).await?;
     let mut saw = Vec::with_capacity(looks.len());
     for look in looks {
         saw.push(match look {

@@ -66,10 +66,10 @@ impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>, thread: Option<Arc<Home>>) -> Self {
         let store = Arc::new(store);
         let [mark @ .., _, _] = random().to_le_bytes();
-        let clock = if store.has_clock_of_tokio() {
-            Clock::Tokio(Instant::now())
-        } else {
+        let clock = if store.is_on_server() {
             Clock::System(std::time::Instant::now())
+        } else {
+            Clock::Tokio(Instant::now())
         };
         let (shortest, longest) = config.retry_interval.clone().into_inner();
         let pool = store.pool();

@@ -27,7 +27,7 @@ pub(crate) enum Meaning {
     Right,
     /// The server does not know the command, or a part of it.
     Unsupported,
-    /// The document, the collection or the request has to be changed.
+    /// The document, the collection or the request has to be changed; also an error that is not one of MongoDB.
     Request,
     /// A validator refuses the document.
     Validator,
@@ -51,8 +51,6 @@ pub(crate) enum Meaning {
     Forked,
     /// There are no change streams, on this server or in memory.
     NoStreams,
-    /// The error is not one of MongoDB.
-    Foreign,
     /// A `$switch` has no branch for a document.
     NoBranch,
     /// The time of the command at the server has passed.
@@ -169,7 +167,6 @@ impl Meaning {
                 | Self::EndedRuntime
                 | Self::Forked
                 | Self::NoStreams
-                | Self::Foreign
         )
     }
 
@@ -188,18 +185,15 @@ impl LockError {
     pub(crate) fn meaning(&self) -> Meaning {
         match self {
             Self::Mongo(error) => Meaning::of(error),
-            _ => Meaning::Foreign,
+            _ => Meaning::Request,
         }
     }
 
     /// Whether there are no change streams, on a standalone server or for this user. A service that limits the number of streams refuses
     /// one with another code.
     pub(crate) fn is_without_streams(&self) -> bool {
-        let code = match self {
-            Self::Mongo(error) => code(error),
-            _ => None,
-        };
-        self.meaning() == Meaning::NoStreams || code == Some(codes::UNAUTHORIZED)
+        let is_refused = matches!(self, Self::Mongo(error) if code(error) == Some(codes::UNAUTHORIZED));
+        is_refused || self.meaning() == Meaning::NoStreams
     }
 
     /// Whether a shutdown has ended the command.

@@ -32,7 +32,7 @@ impl Link {
         });
         let ran = ran.await?;
         if let [_] = rows {
-            return Ok(Ok(ran.into_iter().map(Ok).collect()));
+            return Ok(Ok(ran));
         }
         let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
         if !rows.iter().any(Row::acquires)
@@ -43,7 +43,7 @@ impl Link {
                 is_applied: Some(true),
                 sight: None,
             };
-            return Ok(Ok(vec![Ok(told); rows.len()]));
+            return Ok(Ok(vec![told; rows.len()]));
         }
         let names: Vec<Name> = rows.iter().map(|row| Arc::clone(&row.name)).collect();
         let found = match self.look(Looked::Names(names), limit).await {
@@ -53,7 +53,7 @@ impl Link {
         let found: HashMap<Name, Sight> = found.into_iter().collect();
         Ok(Ok(rows
             .iter()
-            .map(|row| Ok(after(row, found.get(&row.name).cloned())))
+            .map(|row| after(row, found.get(&row.name).cloned()))
             .collect()))
     }
 

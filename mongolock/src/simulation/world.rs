@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::plan::Plan;
 use crate::lock_id;
 use crate::protocol::{Ms, Name, Order, Reply, Row, Sight};
-use crate::store::{Looked, MemoryStore, Part};
+use crate::store::{ALL, Looked, MemoryStore};
 use crate::sync::lock;
 
 /// The beginning of the server's clock.
@@ -117,7 +117,7 @@ impl World {
             if has_ended {
                 return Reply::UNSEEN;
             }
-            let reply = self.memory.run_row(now, row).unwrap_or(Reply::UNSEEN);
+            let reply = self.memory.run_row(now, row);
             has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
             self.note(|| served(by, row, &reply));
             reply
@@ -127,7 +127,7 @@ impl World {
 
     /// Runs a query at the server.
     pub(super) fn look(&self, by: usize, looked: &Looked) -> Vec<(Name, Sight)> {
-        let found = self.memory.find(looked, Part::ALL);
+        let found = self.memory.find(looked, None, ALL);
         let is_free = |(_, sight): &&(Name, Sight)| sight.is_free(0);
         let free = found.iter().filter(is_free).count();
         self.note(|| format!("  {by} finds {} documents, {free} are free", found.len()));

@@ -12,7 +12,7 @@ use super::mongo::millis;
 use super::reply;
 use super::run::damage;
 use crate::LockError;
-use crate::protocol::{Row, Then, When};
+use crate::protocol::{Reply, Row, Then, When};
 
 /// The margins with which a document is read.
 const MARGINS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(86_400)];
@@ -23,7 +23,7 @@ const OWN: &str = "owner#1";
 /// Reads a document as every kind of reply that it can be.
 fn read_document(document: &Document) {
     let sight = sight(document);
-    if let Some(error) = damage(&claim(), &sight) {
+    if let Some(error) = damage_of(document) {
         drop(format!("{error}: {}", error.help()));
     }
     for margin in MARGINS {
@@ -34,7 +34,13 @@ fn read_document(document: &Document) {
             drop(format!("{info:?}"));
         }
     }
-    drop(reply::outcome(Ok(document.clone())));
+    drop(reply::outcome(Ok(document.clone()), true));
+}
+
+/// What a claim finds damaged in the document.
+fn damage_of(document: &Document) -> Option<LockError> {
+    let (is_applied, sight) = (None, Some(sight(document)));
+    damage((&claim(), &Reply { is_applied, sight }))
 }
 
 fn claim() -> Row {
@@ -142,7 +148,7 @@ fn any_document_can_be_read() {
             Ok(OWN) if document.get_i64("fencingToken").is_err() => true,
             _ => document.get_datetime("expiresAt").is_err(),
         };
-        let found = damage(&claim(), &sight(&document));
+        let found = damage_of(&document);
         assert_eq!(found.is_some(), is_damaged, "{document}");
         let is_corrupt = |error| matches!(error, LockError::CorruptDocument { .. });
         assert!(found.is_none_or(is_corrupt), "{document}");

@@ -7,11 +7,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
+use super::Store;
 use super::look::{begins_with, literally, of_names};
-use super::memory::MemoryStore;
-use super::mongo::MongoStore;
 use super::mongo::fields::sight;
 use super::stream_reader::{Begin, StreamReader};
+use crate::error::meaning::Meaning;
 use crate::protocol::{Name, News};
 use crate::timing::STREAM_AWAIT;
 use crate::{LockError, LockFilter, permit_id};
@@ -41,9 +41,7 @@ impl LockStream {
             },
             #[cfg(test)]
             Self::Simulated(events) => match timeout(STREAM_AWAIT, events.recv()).await {
-                Ok(event) => event
-                    .ok_or_else(|| crate::error::meaning::Meaning::StreamEnded.error())?
-                    .map(Some),
+                Ok(event) => event.ok_or_else(|| Meaning::StreamEnded.error())?.map(Some),
                 Err(_) => Ok(None),
             },
         }
@@ -133,25 +131,30 @@ fn awaited(names: &[Name]) -> Document {
     doc! { "$or": ids }
 }
 
-impl MongoStore {
-    pub(super) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
-        let opening = self.read_stream(pipeline(names.map(awaited)), Begin::Now);
-        Ok(LockStream::Mongo(Box::new(opening.await?)))
+impl Store {
+    /// Opens the stream of the acquisitions, releases and deletions of these locks; without names it reports all.
+    pub(crate) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
+        match self {
+            Self::Mongo(store) => {
+                let opening = StreamReader::begin(store, pipeline(names.map(awaited)), Begin::Now);
+                Ok(LockStream::Mongo(Box::new(opening.await?)))
+            }
+            Self::Memory(store) => Ok(LockStream::Memory(store.events.subscribe())),
+            #[cfg(test)]
+            Self::Simulated(link) => link.watch(names).await,
+        }
     }
 
-    /// Opens a stream of the changes of the locks with the name or the prefix of a filter.
-    pub(super) async fn changes(&self, filter: &LockFilter, begin: Begin) -> Result<StreamReader, LockError> {
+    /// Opens a stream of the changes of the locks with the name or the prefix of a filter, for operators.
+    pub(crate) async fn changes(&self, filter: &LockFilter, begin: Begin) -> Result<StreamReader, LockError> {
+        let Self::Mongo(store) = self else {
+            return Err(Meaning::NoStreams.error());
+        };
         let names = of_names(filter, ID);
         // The end of the collection has no name. A condition that says so would keep the server from reading the oplog with the
         // names: it would make an event of each entry first, which takes more than twice as long.
         let ends = doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } };
         let names = (!names.is_empty()).then(|| doc! { "$or": [ends, { "$and": names }] });
-        Box::pin(self.read_stream(pipeline(names), begin)).await
-    }
-}
-
-impl MemoryStore {
-    pub(crate) fn watch(&self) -> LockStream {
-        LockStream::Memory(self.events.subscribe())
+        Box::pin(StreamReader::begin(store, pipeline(names), begin)).await
     }
 }

@@ -1,6 +1,6 @@
 //! The library's own client, and errors about its connection string, without secrets.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
@@ -10,7 +10,6 @@ use tokio::time::timeout;
 use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::connection_string;
-use crate::sync::lock;
 use crate::timing::CLIENT_LIMIT;
 
 /// A client that this library has created, and the results of its monitoring. Providers that are built from one another
@@ -19,23 +18,16 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// What the driver reports about its servers, connections and log-ins.
     pub(crate) servers: Arc<Reachability>,
-    /// What each provider has a share of that uses the client.
-    users: Mutex<Weak<()>>,
+    /// Each provider that uses the client has a copy.
+    pub(super) users: Arc<()>,
 }
 
 impl Connection {
-    /// The share of one more provider. The last one that is given up ends the client.
-    pub(super) fn share(&self) -> Arc<()> {
-        let mut users = lock(&self.users);
-        users.upgrade().unwrap_or_else(|| {
-            let share = Arc::default();
-            *users = Arc::downgrade(&share);
-            share
-        })
-    }
-
-    /// Ends the client: its cursors and sessions at the server, and its tasks.
-    pub(super) async fn shut_down(&self) {
+    /// Ends the client, if no provider uses it any more: its cursors and sessions at the server, and its tasks.
+    pub(super) async fn shut_down_if_unused(&self) {
+        if Arc::strong_count(&self.users) > 1 {
+            return;
+        }
         self.servers.end_questions().await;
         let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
         if shutdown(false).await.is_err() {
@@ -57,7 +49,7 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     Ok(Arc::new(Connection {
         client,
         servers,
-        users: Mutex::default(),
+        users: Arc::default(),
     }))
 }
 

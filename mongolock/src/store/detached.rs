@@ -8,9 +8,9 @@ use mongodb::bson::DateTime;
 use super::Store;
 use super::error::unfit;
 use super::mongo::millis;
-use crate::protocol::{Ms, Order, Reply, Row, Then, When};
+use crate::protocol::{Ms, Order, Row, Then, When};
 use crate::timing::RELEASE_LIMIT;
-use crate::{LeaseHandle, LockError, LossReason, task};
+use crate::{LeaseHandle, LockError, LossReason};
 
 /// The end of a detached lease that was extended, or why it was lost.
 pub(crate) type Extended = Result<DateTime, LossReason>;
@@ -22,7 +22,7 @@ impl Store {
     pub(crate) async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<Extended, LockError> {
         let then = Then::Extend { ttl: millis(ttl) };
         let rows = rows(handle, &When::runs(handle.lock_id()), &then);
-        let replies = self.reply(&rows, Order::StopAtMiss).await?;
+        let replies = self.change(&rows, Order::StopAtMiss, RELEASE_LIMIT).await?;
         let mut earliest = Ms::MAX;
         for (row, reply) in rows.iter().zip(replies) {
             let Some(sight) = reply.sight.filter(|sight| sight.has(handle.lock_id())) else {
@@ -55,19 +55,8 @@ impl Store {
             unused: 0,
         };
         let rows = rows(handle, &taken, &end);
-        let replies = self.reply(&rows, Order::Each).await?;
+        let replies = self.change(&rows, Order::Each, RELEASE_LIMIT).await?;
         Ok(!replies.iter().all(|reply| reply.is_applied == Some(false)))
-    }
-
-    /// Runs these rows. If there is no reply two seconds after their time limit, their connection must be dead.
-    async fn reply(&self, rows: &[Row], order: Order) -> Result<Vec<Reply>, LockError> {
-        // The future is on the heap, because otherwise each calling function would contain it.
-        let running = Box::pin(async {
-            self.run(rows, order, RELEASE_LIMIT)
-                .await
-                .map_err(|not_run| not_run.error)
-        });
-        task::within(RELEASE_LIMIT, running).await
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) struct Gate {
     meter: CommandMeter,
     /// What is known about the servers of the client.
     servers: Arc<Reachability>,
-    /// The error of every command, if the database cannot have locks.
-    refusal: Option<LockError>,
+    /// Whether the database can have locks; if not, every command has the error.
+    database: Result<(), LockError>,
 }
 
 /// A stream that is open, counted until it is dropped.
@@ -35,17 +35,15 @@ impl Gate {
             is_closed: watch::Sender::new(false),
             meter: CommandMeter::default(),
             servers,
-            refusal: check_database(database).err(),
+            database: check_database(database),
         }
     }
 
     /// The error of every call, if the database cannot have locks, or the hosts of the connection string belong to two
     /// replica sets.
     pub(super) fn check(&self) -> Result<(), LockError> {
-        match &self.refusal {
-            Some(refusal) => Err(refusal.clone()),
-            None => self.servers.two_sets(true),
-        }
+        self.database.clone()?;
+        self.servers.two_sets(true)
     }
 
     /// Begins to count something that ends when the gate is closed.
@@ -72,21 +70,23 @@ impl Gate {
         };
         // What renews or ends the present holds goes on if the hosts belong to two replica sets.
         let is_of_hold = matches!(kind, CommandKind::Renew | CommandKind::Release);
-        if !is_of_hold || self.refusal.is_some() {
+        if is_of_hold {
+            self.database.clone()?;
+        } else {
             self.check()?;
         }
-        let mut reply = match (self.enter(), kind) {
-            (_, CommandKind::Commit) => command.await,
-            (Ok(mut passage), _) => passage.run(self.send(kind, command)).await,
-            (Err(_), CommandKind::Admin | CommandKind::Hello | CommandKind::Index) => {
-                self.send(kind, command).await
+        let reply = match (self.enter(), kind) {
+            (Ok(mut passage), kind) if kind != CommandKind::Commit => {
+                passage.run(self.send(kind, command)).await
             }
-            (Err(error), _) => return Err(error),
+            (Err(error), kind) if kind != CommandKind::Commit && !is_of_operator(kind) => Err(error),
+            (_, kind) => self.send(kind, command).await,
         };
+        self.servers.overload.note(&reply);
         if !is_of_hold && reply.is_ok() {
             // It may come from one of two replica sets.
             self.servers.until_answered().await;
-            reply = self.servers.two_sets(false).and(reply);
+            self.servers.two_sets(false)?;
         }
         counted.is_ok = reply.is_ok();
         reply
@@ -99,12 +99,13 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        match kind {
-            CommandKind::Acquire => self.servers.run(true, command).await,
-            CommandKind::Hello => self.servers.run(true, with_reply_limit(command)).await,
-            CommandKind::Admin => self.servers.run(false, with_reply_limit(command)).await,
-            CommandKind::Index => with_reply_limit(command).await,
-            _ => command.await,
+        let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
+        if is_of_operator(kind) {
+            self.servers.run(fails_in_outage, with_reply_limit(command)).await
+        } else if fails_in_outage {
+            self.servers.run(true, command).await
+        } else {
+            command.await
         }
     }
 
@@ -114,6 +115,11 @@ impl Gate {
         // A task can be late only if its runtime is blocked.
         let _ = timeout(CLOSE_LIMIT, self.is_closed.closed()).await;
     }
+}
+
+/// Whether an operator, a health check or the check of the index waits for such a command.
+fn is_of_operator(kind: CommandKind) -> bool {
+    matches!(kind, CommandKind::Admin | CommandKind::Hello | CommandKind::Index)
 }
 
 /// A command that is counted when it ends; one that is dropped has no reply.

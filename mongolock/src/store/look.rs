@@ -26,22 +26,8 @@ pub(crate) enum Looked {
     Owner(String),
 }
 
-/// A part of the documents, in the order of their names.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'a> {
-    /// The name after which it begins; `None` for the first part.
-    pub(crate) after: Option<&'a str>,
-    /// The largest number of documents.
-    pub(crate) most: u32,
-}
-
-impl Part<'_> {
-    /// All documents of the awaited locks of a process, or of a semaphore.
-    pub(crate) const ALL: Self = Self {
-        after: None,
-        most: i32::MAX.unsigned_abs(),
-    };
-}
+/// The number of documents of a query that has no smaller one: those of all awaited locks of a process, or of a semaphore.
+pub(crate) const ALL: u32 = i32::MAX.unsigned_abs();
 
 impl Looked {
     /// The query of the server. For an owner it finds others as well, which begin like a mark.

@@ -15,10 +15,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Looked;
-use super::error::corrupt;
-use super::look::Part;
 use super::mongo::millis;
-use crate::LockError;
 use crate::options::DEFAULT_RETENTION;
 use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value};
 use crate::sync::lock;
@@ -95,27 +92,26 @@ impl MemoryStore {
     }
 
     /// Runs these rows, see [`apply`].
-    pub(crate) fn run_at_once(&self, rows: &[Row], order: Order) -> Vec<Result<Reply, LockError>> {
+    pub(super) fn run(&self, rows: &[Row], order: Order) -> Vec<Reply> {
         let (now, mut has_ended) = (self.now(), false);
         let run = |row: &Row| {
             if has_ended {
                 let sight = self.sight(now, &row.name);
-                return Ok(Reply {
+                return Reply {
                     sight,
                     ..Reply::UNSEEN
-                });
+                };
             }
             let reply = self.run_row(now, row);
-            let is_missed = reply.as_ref().map_or(true, |reply| row.is_missed(reply));
-            has_ended = order == Order::StopAtMiss && is_missed;
+            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
             reply
         };
         rows.iter().map(run).collect()
     }
 
     /// Runs a row at this time of the store's clock, which a command reads when it begins.
-    pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
-        let mut documents = lock(&self.documents);
+    pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Reply {
+        let documents = &mut *lock(&self.documents);
         if row.may_insert() {
             documents.sweep(now);
         }
@@ -123,45 +119,43 @@ impl MemoryStore {
             by_name,
             greatest_deleted_token,
             ..
-        } = &mut *documents;
+        } = documents;
         let document = match by_name.get_mut(&row.name) {
             Some(document) => document,
             None if row.may_insert() => by_name.entry(Arc::clone(&row.name)).or_insert(Document {
                 token: Value::Long(*greatest_deleted_token),
                 ..Document::default()
             }),
-            None => return Ok(Reply::UNSEEN),
+            None => return Reply::UNSEEN,
         };
-        let id = document.lock_id.clone();
-        let is_applied = row.apply(document, now);
-        let is_applied = is_applied.map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
-        let sight = Sight {
+        let former_id = document.lock_id.clone();
+        // No document here is damaged.
+        let is_applied = row.apply(document, now).unwrap_or_default();
+        let sight = Some(Sight {
             document: document.clone(),
             now: Some(now),
-        };
+        });
         // A claim can acquire the lock again after its lease has ended.
         let is_acquired = is_applied && matches!(row.then, Then::Claim { .. });
-        if is_acquired || id != sight.document.lock_id {
-            self.report(&row.name, Some(&sight));
+        let is_news = is_acquired || former_id != document.lock_id;
+        if is_news && self.events.receiver_count() > 0 {
+            self.report(&row.name, sight.clone());
         }
-        Ok(Reply {
+        Reply {
             is_applied: Some(is_applied),
-            sight: Some(sight),
-        })
+            sight,
+        }
     }
 
     /// What the document of a lock says.
     pub(crate) fn sight(&self, now: Ms, name: &str) -> Option<Sight> {
-        let documents = lock(&self.documents);
-        let document = documents.by_name.get(name)?.clone();
-        Some(Sight {
-            document,
-            now: Some(now),
-        })
+        let document = lock(&self.documents).by_name.get(name)?.clone();
+        let now = Some(now);
+        Some(Sight { document, now })
     }
 
     /// A part of these documents.
-    pub(crate) fn find(&self, looked: &Looked, part: Part<'_>) -> Vec<(Name, Sight)> {
+    pub(crate) fn find(&self, looked: &Looked, after: Option<&str>, most: u32) -> Vec<(Name, Sight)> {
         let now = Some(self.now());
         let by_name = &lock(&self.documents).by_name;
         let mut found: Vec<(&Name, &Document)> = match looked {
@@ -170,32 +164,25 @@ impl MemoryStore {
                 found.collect()
             }
             Looked::Permits(group) => {
-                let permits = by_name.range(Name::clone(group)..);
-                permits
-                    .take_while(|(name, _)| name.starts_with(&**group))
-                    .collect()
+                let later = by_name.range(Arc::clone(group)..);
+                later.take_while(|(name, _)| name.starts_with(&**group)).collect()
             }
             _ => by_name.iter().collect(),
         };
         found.sort_by_key(|(name, _)| *name);
-        let rest = found.into_iter().filter(|(name, _)| Some(&***name) > part.after);
+        let rest = found.into_iter().filter(|(name, _)| Some(&***name) > after);
         let seen = rest.map(|(name, document)| {
             let document = document.clone();
             (Arc::clone(name), Sight { document, now })
         });
         let wanted = seen.filter(|(name, sight)| looked.admits(name, sight));
-        wanted.take(part.most as usize).collect()
+        wanted.take(most as usize).collect()
     }
 
-    /// Reports an event to the waiters; it is no error if there are none.
-    fn report(&self, name: &Name, sight: Option<&Sight>) {
-        if self.events.receiver_count() > 0 {
-            // The last receiver may have been dropped in the meantime.
-            let _ = self.events.send(News {
-                name: Arc::clone(name),
-                sight: sight.cloned(),
-            });
-        }
+    /// Reports an event to the waiters; it is an error if there are none.
+    fn report(&self, name: &Name, sight: Option<Sight>) {
+        let name = Arc::clone(name);
+        let _ = self.events.send(News { name, sight });
     }
 
     /// The time of the store's clock.

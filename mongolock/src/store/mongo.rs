@@ -2,6 +2,7 @@ pub(super) mod encoder;
 pub(super) mod fields;
 mod rows;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +17,15 @@ use self::encoder::by_server;
 use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
-use super::look::{Looked, Part};
+use super::look::Looked;
 use super::reachability::Reachability;
 use super::{IndexState, Replies, reply};
 use crate::LockError;
+use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_PRIMARY};
+use crate::timing::PROBE_PRIMARY;
 
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
@@ -38,7 +40,7 @@ pub(crate) struct MongoStore {
     /// What the outcomes of commands have shown last.
     pub(super) shown: std::sync::Mutex<Shown>,
     /// What ends the commands at the end of a shutdown.
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Gate,
     /// The state of the index at its last check; `None` before that, and since a stream has ended with the collection of the locks,
     /// which was dropped or renamed.
     pub(super) index: watch::Sender<Option<IndexState>>,
@@ -47,14 +49,14 @@ pub(crate) struct MongoStore {
 }
 
 /// What the outcomes of commands have shown last.
-#[derive(Default)]
-pub(super) struct Shown {
-    /// The time at which the server last confirmed a write.
-    pub(super) confirmed: Option<Instant>,
-    /// The refusal of the last acquire or renewal; `None` if it was not refused.
-    pub(super) refusal: Option<LockError>,
+#[derive(Default, Clone)]
+pub(crate) struct Shown {
+    /// The time at which the server last confirmed a write; `None` without a server.
+    pub(crate) confirmed: Option<Instant>,
+    /// The refusal of the last acquire or renewal, for a missing right or a wrong password; `None` if it was not refused.
+    pub(crate) refusal: Option<LockError>,
     /// Why the last release was refused for good; `None` after one that has ended a claim.
-    pub(super) refused_release: Option<LockError>,
+    pub(crate) refused_release: Option<LockError>,
 }
 
 impl MongoStore {
@@ -64,12 +66,14 @@ impl MongoStore {
         connection: Option<Arc<Connection>>,
         servers: Arc<Reachability>,
     ) -> Self {
-        let share = connection.as_deref().map(Connection::share);
+        let share = connection
+            .as_ref()
+            .map(|connection| Arc::clone(&connection.users));
         Self {
             locks: database.collection(collection),
             index_check: Mutex::default(),
             connection,
-            gate: Arc::new(Gate::new(Arc::clone(&servers), database.name())),
+            gate: Gate::new(Arc::clone(&servers), database.name()),
             servers,
             index: watch::Sender::default(),
             shown: std::sync::Mutex::default(),
@@ -80,32 +84,27 @@ impl MongoStore {
     /// Ends every command and stream, and the client if this library has made it and no other provider uses it.
     pub(super) async fn close(&self) {
         self.gate.close().await;
-        let is_last = lock(&self.share).take().and_then(Arc::into_inner).is_some();
-        if let Some(connection) = self.connection.as_ref().filter(|_| is_last) {
-            connection.shut_down().await;
+        let was_user = lock(&self.share).take().is_some();
+        if let Some(connection) = self.connection.as_ref().filter(|_| was_user) {
+            connection.shut_down_if_unused().await;
         }
     }
 
-    /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
-    /// some members, so it must not ask them first.
-    pub(super) async fn hello(&self) -> Result<bool, LockError> {
-        let is_primary = |hello: Document| hello.get_bool("isWritablePrimary").unwrap_or(false);
-        let primary = self.hello_from(ReadPreference::Primary);
-        let reply = match timeout(PROBE_PRIMARY, primary).await {
-            Ok(Err(error)) if !error.meaning().is_refusal() => None,
-            reply => reply.ok(),
+    /// Whether a primary replies, and the time of its clock. If none does for a while, any other member may reply: a
+    /// client that is new knows only some members, so it must not ask them first.
+    pub(super) async fn hello(&self) -> Result<(bool, DateTime), LockError> {
+        let primary = timeout(PROBE_PRIMARY, self.hello_from(ReadPreference::Primary));
+        let hello = match primary.await {
+            Ok(Err(error)) if error.meaning().is_refusal() => return Err(error),
+            Ok(Ok(hello)) => hello,
+            _ => {
+                let any = ReadPreference::SecondaryPreferred { options: None };
+                self.hello_from(any).await?
+            }
         };
-        let secondary = ReadPreference::SecondaryPreferred { options: None };
-        match reply {
-            Some(reply) => reply.map(is_primary),
-            None => self.hello_from(secondary).await.map(is_primary),
-        }
-    }
-
-    /// The time of the primary's clock.
-    pub(super) async fn server_time(&self) -> Result<DateTime, LockError> {
-        let hello = self.hello_from(ReadPreference::Primary).await?;
-        Ok(hello.get_datetime("localTime").copied().map_err(Error::custom)?)
+        let is_primary = hello.get_bool("isWritablePrimary").unwrap_or(false);
+        let time = hello.get_datetime("localTime").copied().map_err(Error::custom)?;
+        Ok((is_primary, time))
     }
 
     /// The reply of a server of this kind.
@@ -118,9 +117,7 @@ impl MongoStore {
 
     /// Notes what the outcome of rows says: whether the server refuses the user, and whether it refuses releases.
     fn note(&self, then: &Then, ran: &Result<Replies, LockError>) {
-        let has_ended = |reply: &Result<Reply, LockError>| {
-            reply.as_ref().is_ok_and(|reply| reply.is_applied != Some(false))
-        };
+        let has_ended = |reply: &Reply| reply.is_applied != Some(false);
         let mut shown = lock(&self.shown);
         match (then, ran) {
             (Then::Claim { .. } | Then::Renew { .. }, Ok(_)) => shown.refusal = None,
@@ -137,84 +134,83 @@ impl MongoStore {
         }
     }
 
-    /// Asks for the internal lock, which shows whether the server still refuses acquires. It does not matter whether
-    /// another process holds the lock.
-    pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        if let Some(id) = self.claim_internal(ASK_AGAIN_EXPIRY).await? {
-            self.release_internal(&id).await?;
-        }
-        Ok(())
-    }
-
-    /// Runs one write command that a majority must confirm.
-    pub(super) async fn write(&self, command: Document, limit: Duration) -> mongodb::error::Result<Document> {
-        let reply = reply::outcome(self.run_write(command, limit).await)?;
-        self.note_confirmed();
-        Ok(reply)
-    }
-
-    /// The same, except that the reply with `ok: 1` may have errors. With less than a majority a failover can restore a state in
-    /// which the lock is free.
-    fn run_write(
+    /// Runs one write command that a majority must confirm: with less than a majority a failover can restore a state in
+    /// which the lock is free. One that `inserts` may miss its document, see [`reply::outcome`].
+    pub(super) async fn write(
         &self,
+        kind: CommandKind,
         mut command: Document,
         limit: Duration,
-    ) -> impl Future<Output = mongodb::error::Result<Document>> {
+        inserts: bool,
+    ) -> Result<Document, LockError> {
         command.insert("writeConcern", doc! { "w": "majority" });
-        self.run_command(command, limit)
+        let reply = self.send(kind, command, limit, inserts).await?;
+        lock(&self.shown).confirmed = Some(Instant::now());
+        Ok(reply)
     }
 
     /// Runs one command on the primary, whatever the connection string says, with this limit at the server. `run_command` takes no
     /// settings from the client; without a transaction number the server writes one record less, and a repetition is this library's
     /// own.
-    async fn run_command(&self, mut command: Document, limit: Duration) -> mongodb::error::Result<Document> {
+    async fn send(
+        &self,
+        kind: CommandKind,
+        mut command: Document,
+        limit: Duration,
+        inserts: bool,
+    ) -> Result<Document, LockError> {
         // To the server 0 means no limit.
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = self.database();
         let sending = database.run_command(command).selection_criteria(primary());
-        driver_call(sending.into_future()).await
+        let sending = driver_call(sending.into_future());
+        let sending = pin!(async { Ok(reply::outcome(sending.await, inserts)?) });
+        self.gate.run(kind, sending).await
     }
 
     /// The documents in the reply to a command that reads, which has all of them in one batch.
     pub(super) async fn read(
         &self,
+        kind: CommandKind,
         command: Document,
         limit: Duration,
-    ) -> mongodb::error::Result<impl Iterator<Item = Document>> {
-        let mut reply = self.run_command(command, limit).await?;
+    ) -> Result<impl Iterator<Item = Document>, LockError> {
+        let mut reply = self.send(kind, command, limit, false).await?;
         let cursor = reply.get_document_mut("cursor");
         let batch = cursor.and_then(|cursor| cursor.get_array_mut("firstBatch"));
-        let batch = batch.map(std::mem::take).unwrap_or_default();
-        Ok(batch.into_iter().filter_map(|found| match found {
-            Bson::Document(document) => Some(document),
-            _ => None,
-        }))
+        Ok(documents(batch.map(std::mem::take).unwrap_or_default()))
     }
 
-    /// Reads the documents of these locks with one query, in the order of their names. The read concern is `"local"` where the
-    /// documents decide nothing, and `"majority"` where a failover could take back what they say.
+    /// Reads the documents of these locks with one query, in the order of their names. What a waiter reads decides nothing, because
+    /// what looks free is acquired by a request of its own, and a claim that may have its lock counts in a commit: they read what
+    /// the primary has. All others wait for a majority, because a failover could take back what the documents say.
     pub(super) async fn find(
         &self,
+        kind: CommandKind,
         looked: &Looked,
-        part: Part<'_>,
-        level: &str,
+        after: Option<&str>,
+        most: u32,
         limit: Duration,
     ) -> Result<Vec<(Name, Sight)>, LockError> {
         let mut filter = looked.query();
-        if let Some(after) = part.after {
+        if let Some(after) = after {
             filter = doc! { "$and": [{ "_id": { "$gt": after } }, filter] };
         }
+        let level = match kind {
+            CommandKind::Look | CommandKind::Commit => "local",
+            _ => "majority",
+        };
         let command = doc! {
             "find": self.locks.name(),
             "filter": filter,
             "projection": by_server().fields(),
             "sort": { "_id": 1 },
-            "limit": i64::from(part.most),
-            "batchSize": i64::from(part.most),
+            "limit": i64::from(most),
+            "batchSize": i64::from(most),
             "singleBatch": true,
             "readConcern": { "level": level },
         };
-        let found = self.read(command, limit).await?;
+        let found = self.read(kind, command, limit).await?;
         let seen = |found: Document| Some((Arc::from(found.get_str("_id").ok()?), sight(&found)));
         Ok(found.filter_map(seen).collect())
     }
@@ -222,11 +218,14 @@ impl MongoStore {
     pub(super) fn database(&self) -> Database {
         self.locks.client().database(&self.locks.namespace().db)
     }
+}
 
-    /// Notes that the server has confirmed a write.
-    pub(super) fn note_confirmed(&self) {
-        lock(&self.shown).confirmed = Some(Instant::now());
-    }
+/// The documents of a batch.
+pub(super) fn documents(batch: Vec<Bson>) -> impl Iterator<Item = Document> {
+    batch.into_iter().filter_map(|found| match found {
+        Bson::Document(document) => Some(document),
+        _ => None,
+    })
 }
 
 /// The server of a command, whatever the connection string says.

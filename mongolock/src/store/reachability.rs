@@ -1,10 +1,9 @@
 //! The state of a client's servers by the driver's events: why no request can be sent, and whether the hosts of the
 //! connection string belong to one replica set.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
@@ -19,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::home::Home;
-use super::overload::Overload;
+use super::refusals::Overload;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::error::meaning::{Meaning, code};
@@ -54,19 +53,14 @@ struct Known {
     out_since: Option<Instant>,
     /// The error of the last log-in, unless a connection was used after it.
     refused: Option<Error>,
-    /// The text about the last server that does not belong to the named replica set. The driver removes most of these
-    /// servers at once.
-    foreign: Option<String>,
+    /// The last reply of each server, also of those that the driver has removed because they belong to another replica set.
+    heard: HashMap<ServerAddress, Document>,
     /// The time at which a request last got a connection, which includes the log-in.
     used: Option<Instant>,
-    /// The hosts of the connection string that the driver has not removed.
+    /// The hosts of the connection string, if they are checked.
     seeds: Vec<ServerAddress>,
-    /// The ids of the processes of the servers. They do not depend on the name by which a server was reached.
-    processes: HashMap<ServerAddress, Option<ObjectId>>,
-    /// The number of removed hosts whose replica set is not known yet.
-    asked: usize,
-    /// The time until which calls wait for that.
-    wait_until: Option<Instant>,
+    /// One time for each removed host whose replica set is not known yet: that until which calls wait for it.
+    asked: Vec<Instant>,
     /// The text about two hosts that belong to different replica sets.
     two_sets: Option<String>,
 }
@@ -134,14 +128,9 @@ impl Reachability {
             error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
             reply = request => reply,
         };
-        match &reply {
-            Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
-                let refused = Some(error.clone());
-                self.known.send_modify(|known| known.refused = refused);
-            }
-            // The server has not replied.
-            Err(LockError::Mongo(error)) if code(error).is_none() => {}
-            _ => self.note_use(),
+        let has_no_reply = matches!(&reply, Err(LockError::Mongo(error)) if code(error).is_none());
+        if !has_no_reply {
+            self.note_use();
         }
         reply.map_err(|error| self.explained(error))
     }
@@ -174,28 +163,27 @@ impl Reachability {
         refused.map_or(error, LockError::Mongo)
     }
 
-    /// The error of a request without a reply.
-    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+    /// Why a request has no reply, as far as the driver has reported it.
+    pub(super) fn failure(&self) -> Option<LockError> {
         let known = self.known.borrow();
         let error = known.obstacle(Instant::now(), true).map(|(_, error)| error);
-        let error = error.or_else(|| known.refused.clone().map(LockError::Mongo));
-        error.unwrap_or_else(|| LockError::no_reply(request, waited))
+        error.or_else(|| known.refused.clone().map(LockError::Mongo))
     }
 
     /// Asks a host of the connection string that the driver has removed for its replica set. The name of a host proves
     /// nothing, because one server can have many names.
     async fn ask(self: Arc<Self>, host: ServerAddress, options: ClientOptions) {
         let hello = hello(host.clone(), options).await.unwrap_or_default();
-        let mut known = self.known.subscribe();
+        let (mut known, mut found) = (self.known.subscribe(), None);
+        let compared = known.wait_for(|known| {
+            found = known.compared(&host, &hello);
+            found.is_some()
+        });
         // It fails only without a sender, and the sender exists as long as `self`.
-        let _ = known
-            .wait_for(|known| known.compared(&host, &hello).is_some())
-            .await;
+        drop(compared.await);
         self.known.send_modify(|known| {
-            known.asked -= 1;
-            if let Some(Err(said)) = known.compared(&host, &hello) {
-                known.two_sets = Some(said);
-            }
+            known.asked.pop();
+            known.two_sets = found.and_then(Result::err).or(known.two_sets.take());
         });
     }
 
@@ -216,13 +204,12 @@ impl Reachability {
 
     /// Waits for the answers of the hosts that were asked for their replica sets, as long as calls wait for them.
     pub(super) async fn until_answered(&self) {
-        let waited = self.known.borrow().wait_until;
-        let Some(end) = waited.filter(|_| self.known.borrow().asked > 0) else {
+        let Some(end) = self.known.borrow().asked.last().copied() else {
             return;
         };
         let mut known = self.known.subscribe();
         // It is on the heap, because each command would contain it otherwise.
-        let is_over = known.wait_for(|known| known.asked == 0 || known.two_sets.is_some());
+        let is_over = known.wait_for(|known| known.asked.is_empty() || known.two_sets.is_some());
         let _ = Box::pin(timeout_at(end, is_over)).await;
     }
 }
@@ -232,34 +219,19 @@ impl Known {
     /// removes hosts when it has found a replica set.
     fn note(&mut self, event: SdamEvent) -> Vec<ServerAddress> {
         match event {
-            SdamEvent::ServerHeartbeatSucceeded(event) => self.heard(event.server_address, &event.reply),
-            SdamEvent::TopologyDescriptionChanged(event) => return self.changed(event.new_description),
-            _ => {}
+            SdamEvent::ServerHeartbeatSucceeded(event) => {
+                self.heard.insert(event.server_address, event.reply);
+                Vec::new()
+            }
+            SdamEvent::TopologyDescriptionChanged(event) => {
+                self.changed(&event.previous_description, event.new_description)
+            }
+            _ => Vec::new(),
         }
-        Vec::new()
     }
 
-    fn heard(&mut self, address: ServerAddress, hello: &Document) {
-        let set = hello.get_str("setName").ok();
-        // A member that waits for its first configuration has no set yet.
-        let is_open = hello.get_bool("isreplicaset").unwrap_or(false);
-        if let Some(named) = self
-            .named
-            .as_deref()
-            .filter(|named| set != Some(named) && !is_open)
-        {
-            let set = set.map_or("no replica set".to_owned(), |set| {
-                format!("the replica set `{set}`")
-            });
-            let said =
-                format!("MongoDB at {address} belongs to {set}; the connection string names `{named}`");
-            self.foreign = Some(said);
-        }
-        self.processes.insert(address, process(hello));
-    }
-
-    fn changed(&mut self, topology: TopologyDescription) -> Vec<ServerAddress> {
-        let servers = topology.servers();
+    fn changed(&mut self, former: &TopologyDescription, topology: TopologyDescription) -> Vec<ServerAddress> {
+        let (former, servers) = (former.servers(), topology.servers());
         let mut errors = servers.values().filter_map(ServerInfo::error);
         if let Some(error) = errors.find(|error| Meaning::of(error) == Meaning::LogIn) {
             self.refused = Some(error.clone());
@@ -270,14 +242,27 @@ impl Known {
         self.out_since = is_out.then(|| self.out_since.unwrap_or_else(Instant::now));
         // After the end of the client there are no servers.
         let has_set = !servers.is_empty() && topology.set_name().is_some();
-        let is_removed = |host: &mut ServerAddress| has_set && !servers.contains_key(host);
-        let removed: Vec<_> = self.seeds.extract_if(.., is_removed).collect();
-        if !removed.is_empty() {
-            self.asked += removed.len();
-            self.wait_until = Some(Instant::now() + SEED_WAIT);
-        }
+        let is_removed = |host: &&ServerAddress| former.contains_key(host) && !servers.contains_key(host);
+        let removed = self.seeds.iter().filter(|host| has_set && is_removed(host));
+        let removed: Vec<_> = removed.cloned().collect();
+        let wait_until = Instant::now() + SEED_WAIT;
+        self.asked.extend(removed.iter().map(|_| wait_until));
         self.topology = Some(topology);
         removed
+    }
+
+    /// The text about a server that does not belong to the replica set which the connection string names.
+    fn foreign(&self) -> Option<String> {
+        let named = self.named.as_deref()?;
+        let is_foreign = |(_, hello): &(_, &Document)| hello.get_str("setName") != Ok(named);
+        let (address, hello) = self.heard.iter().find(is_foreign)?;
+        let set = hello.get_str("setName").ok();
+        let set = set.map_or("no replica set".to_owned(), |set| {
+            format!("the replica set `{set}`")
+        });
+        Some(format!(
+            "MongoDB at {address} belongs to {set}; the connection string names `{named}`"
+        ))
     }
 
     /// Why no server accepts writes, and the time at which a request that began at `begun` fails for this reason. A
@@ -294,7 +279,7 @@ impl Known {
             return Some((at_once, LockError::Mongo(refused)));
         }
         if topology.servers().is_empty() {
-            return Some((at_once, Failure::wrong_hosts(self.foreign.as_ref()?, is_unsent)));
+            return Some((at_once, Failure::wrong_hosts(&self.foreign()?, is_unsent)));
         }
         let since = self.out_since.filter(|_| fails_in_outage);
         let end = since.map(|since| since.max(begun) + UNREACHABLE);
@@ -312,13 +297,15 @@ impl Known {
         let (joined, servers) = (topology.set_name()?, topology.servers());
         let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
         let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
-        let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
-        let process = process(hello);
-        let is_process =
-            |address: &ServerAddress| process.is_some() && self.processes.get(address) == Some(&process);
-        if members.any(|member| servers.contains_key(&member))
-            || servers.keys().any(|address| is_process(address))
-        {
+        let members = members.filter_map(|member| ServerAddress::parse(member).ok());
+        let members: HashSet<ServerAddress> = members.collect();
+        // The id of a process does not depend on the name by which it was reached.
+        let process = process_of(hello);
+        let is_same = |address: &ServerAddress| {
+            let known = self.heard.get(address).and_then(process_of);
+            members.contains(address) || known.is_some() && known == process
+        };
+        if servers.keys().any(|address| is_same(address)) {
             return Some(Ok(()));
         }
         // A server that has not answered may be the same process, with another name.
@@ -359,7 +346,7 @@ async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<Docume
 }
 
 /// The id of the process that has sent this reply to `hello`.
-fn process(hello: &Document) -> Option<ObjectId> {
+fn process_of(hello: &Document) -> Option<ObjectId> {
     let version = hello.get_document("topologyVersion").ok()?;
     version.get_object_id("processId").ok()
 }
@@ -404,16 +391,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_reply_is_explained_by_what_is_known() {
-        let text = |servers: &Reachability| servers.unanswered("acquire request", SEED_LIMIT).to_string();
-        let plain = "MongoDB did not answer the acquire request within 10 s";
-        assert_eq!(text(&Reachability::default()), plain);
+        assert!(Reachability::default().failure().is_none());
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let (_client, servers) = observed(&format!("mongodb://{address}")).await;
         let mut known = servers.known.subscribe();
         known.wait_for(|known| known.topology.is_some()).await.unwrap();
         assert_eq!(
-            text(&servers),
+            servers.failure().unwrap().to_string(),
             format!("MongoDB at {address} cannot be reached: no answer yet")
         );
     }

@@ -10,69 +10,45 @@ use crate::error::meaning::Meaning;
 /// "Waiting for replication timed out": it is unknown whether a majority has the write.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
-/// The result of a write command that was run as a plain command: the same as that of the driver's own write methods.
+/// The result of a command that was run as a plain command: the same as that of the driver's own methods, except that a
+/// row which has missed its document is no failure. A row that `inserts` misses by a duplicate key, because another client
+/// has inserted the document; one that ends the command at a miss does so by an error.
 ///
 /// `run_command` answers `Ok` for every reply with `ok: 1`, also if the write itself failed or was not confirmed by a
-/// majority. Only a reply without `writeErrors` and without `writeConcernError` is a confirmed write.
-pub(super) fn outcome(ran: Result<Document>) -> Result<Document> {
-    let reply = ran?;
-    match failure_in(&reply) {
-        Some(failure) => Err(ErrorKind::Write(failure).into()),
+/// majority. A write error comes first: nothing was written then.
+pub(super) fn outcome(ran: Result<Document>, inserts: bool) -> Result<Document> {
+    let is_miss = |error: &Error| match Meaning::of(error) {
+        Meaning::DuplicateKey => inserts,
+        meaning => meaning == Meaning::NoBranch,
+    };
+    let reply = match ran {
+        Err(error) if is_miss(&error) => return Ok(Document::new()),
+        ran => ran?,
+    };
+    let fields = |error: &Bson| error.as_document().cloned().unwrap_or_default();
+    let errors = reply.get_array("writeErrors").ok().into_iter().flatten();
+    let errors = errors.map(|error| WriteFailure::WriteError(read(&fields(error))));
+    let mut errors = errors.map(|error| ErrorKind::Write(error).into());
+    if let Some(error) = errors.find(|error| !is_miss(error)) {
+        return Err(error);
+    }
+    match reply.get("writeConcernError") {
+        Some(error) => Err(ErrorKind::Write(WriteFailure::WriteConcernError(read(&fields(error)))).into()),
         None => Ok(reply),
     }
 }
 
-/// The result of a command with several upserts, each of one document: the errors of single upserts, by their indexes.
-/// A duplicate key is not a failure: another client has inserted the document of that upsert, and the others continue.
-pub(super) fn outcome_of_upserts(ran: Result<Document>) -> Result<Vec<(usize, Error)>> {
-    let mut reply = ran?;
-    let errors = reply.remove("writeErrors");
-    // The writes are not confirmed.
-    outcome(Ok(reply))?;
-    let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
-    let of_upsert = |error: &Document| {
-        let index = usize::try_from(error.get_i32("index").ok()?).ok()?;
-        let error = Error::from(ErrorKind::Write(WriteFailure::WriteError(read(error))));
-        (Meaning::of(&error) != Meaning::DuplicateKey).then_some((index, error))
-    };
-    let errors = errors.filter_map(Bson::as_document);
-    Ok(errors.filter_map(of_upsert).collect())
-}
-
-/// The failure that a reply with `ok: 1` carries. A write error comes first: nothing was written then.
-fn failure_in(reply: &Document) -> Option<WriteFailure> {
-    if let Ok(errors) = reply.get_array("writeErrors")
-        && let Some(error) = errors.first()
-    {
-        let error = error.as_document().cloned().unwrap_or_default();
-        return Some(WriteFailure::WriteError(read(&error)));
-    }
-    let concern = reply.get("writeConcernError")?;
-    let concern = concern.as_document().cloned().unwrap_or_default();
-    Some(WriteFailure::WriteConcernError(read(&concern)))
-}
-
-/// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
-/// transaction may be made again. Only this kind of error takes a label from outside the driver.
-pub(crate) fn labelled(label: &str, message: &str) -> Error {
-    write_concern_error((WRITE_CONCERN_TIMEOUT, "WriteConcernTimeout", message), [label])
-}
-
-/// This error of the server with one more label, as [`labelled`] makes it.
+/// This error with one more label of the driver, by which callers know what to do: that an outcome is unknown, or that a
+/// transaction may be made again. Only an error of the server takes a label from outside the driver, so a text as a custom
+/// error becomes one.
 pub(crate) fn with_label(error: &Error, label: &str) -> Error {
     if error.contains_label(label) {
         return error.clone();
     }
-    let said = coded(error).unwrap_or((0, "", "the command failed"));
-    let labels = error.labels().iter().map(String::as_str);
-    write_concern_error(said, labels.chain([label]))
-}
-
-fn write_concern_error<'a>(
-    (code, name, message): (i32, &str, &str),
-    labels: impl IntoIterator<Item = &'a str>,
-) -> Error {
-    let labels: Vec<&str> = labels.into_iter().collect();
+    let message = error.get_custom().copied().unwrap_or("the command failed");
+    let unknown = (WRITE_CONCERN_TIMEOUT, "WriteConcernTimeout", message);
+    let (code, name, message) = coded(error).unwrap_or(unknown);
+    let labels: Vec<&str> = error.labels().iter().map(String::as_str).chain([label]).collect();
     let concern = doc! { "code": code, "codeName": name, "errmsg": message, "errorLabels": labels };
     ErrorKind::Write(WriteFailure::WriteConcernError(read(&concern))).into()
 }
@@ -114,7 +90,7 @@ mod tests {
     }
 
     fn seen(reply: Document) -> Seen {
-        match outcome(Ok(reply)) {
+        match outcome(Ok(reply), false) {
             Ok(_) => Seen::Confirmed,
             Err(error) if Meaning::of(&error) == Meaning::DuplicateKey => Seen::DuplicateKey,
             Err(error) if Meaning::of(&error).passes() => Seen::Repeated,
@@ -169,7 +145,7 @@ mod tests {
     #[test]
     fn an_error_keeps_the_code_the_label_and_the_message_of_the_server() {
         let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
-        let error = outcome(Ok(reply)).unwrap_err();
+        let error = outcome(Ok(reply), false).unwrap_err();
         assert_eq!(code(&error), Some(91));
         assert!(
             error.contains_label("Label") && error.to_string().contains("shutting down"),
@@ -183,22 +159,25 @@ mod tests {
         let outcome = |errors: &[Document], concern_code: Option<i32>| {
             let mut reply = doc! { "ok": 1.0, "n": 1, "writeErrors": errors };
             reply.extend(concern_code.map(|code| ("writeConcernError".to_owned(), concern(code).into())));
-            let failed = outcome_of_upserts(Ok(reply)).map_err(|error| code(&error))?;
-            let code = |(index, error): (usize, Error)| (index, code(&error));
-            Ok::<_, Option<i32>>(failed.into_iter().map(code).collect::<Vec<_>>())
+            outcome(Ok(reply), true).map(drop).map_err(|error| code(&error))
         };
-        assert_eq!(outcome(&[], None), Ok(vec![]));
-        assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(vec![]));
+        assert_eq!(outcome(&[], None), Ok(()));
+        assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(()));
         assert_eq!(
             outcome(&[write(0, 11000), write(2, 121), write(3, 14)], None),
-            Ok(vec![(2, Some(121)), (3, Some(14))])
+            Err(Some(121))
         );
         assert_eq!(outcome(&[write(0, 11000)], Some(64)), Err(Some(64)));
+        assert_eq!(
+            outcome(&[write(1, 40066)], None),
+            Ok(()),
+            "it has stopped at a miss"
+        );
     }
 
     #[test]
     fn an_unconfirmed_write_may_be_applied() {
-        let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
+        let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) }), false).unwrap_err();
         assert!(LockError::from(error).may_be_applied());
     }
 }

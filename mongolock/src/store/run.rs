@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{any_of, of_change, unfit};
-use super::look::{Looked, Part, duration};
+use super::look::{ALL, Looked, duration};
+use super::mongo::millis;
 use super::{Replies, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
-use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then};
+use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then, When};
+use crate::timing::COMMAND_LIMIT;
 use crate::{permit_id, task, trace};
 
-/// The number of connections of a client's pool if its options set none, or are not known.
-const DEFAULT_POOL: u32 = 10;
+/// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
+/// takes.
+pub(crate) const PAGE_SIZE: u32 = 1000;
 
 /// Why a command has no replies.
 pub(crate) struct NotRun {
@@ -34,12 +37,6 @@ impl From<LockError> for NotRun {
 }
 
 impl Store {
-    /// The size of the client's pool of connections; that of a store in memory has no meaning.
-    pub(crate) fn pool(&self) -> usize {
-        let pool = self.mongo().and_then(|store| store.servers.pool);
-        pool.unwrap_or(DEFAULT_POOL) as usize
-    }
-
     /// Runs these rows with this limit at the server. After an error some of them may have been
     /// applied.
     pub(crate) async fn run(
@@ -50,82 +47,141 @@ impl Store {
     ) -> Result<Vec<Reply>, NotRun> {
         let ran = match self {
             Self::Mongo(store) => {
-                let command = pin!(store.run(rows, order, limit));
-                noting_wait(rows, store.gate.run(kind(&rows[0]), command)).await
+                let command = pin!(store.run(kind(&rows[0]), rows, order, limit));
+                noting_wait(rows, command).await
             }
-            Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
+            Self::Memory(store) => Ok(Ok(store.run(rows, order))),
             #[cfg(test)]
             Self::Simulated(link) => link.run(rows, order, limit).await,
         };
         // The query is sent after the writes.
         let may_be_applied = matches!(ran, Ok(Err(_)));
-        let ran = ran.flatten();
-        self.note(&ran);
-        let replies = ran.map_err(|error| NotRun {
+        let replies = ran.flatten().map_err(|error| NotRun {
             error: of_change(&any_of(rows), error),
             may_be_applied,
         })?;
-        let of_row = |(row, reply): (&Row, Result<Reply, LockError>)| {
-            let reply = reply.map_err(|error| of_change(&row.name, error))?;
-            let damage = reply.sight.as_ref().and_then(|sight| damage(row, sight));
-            damage.map_or(Ok(reply), Err)
-        };
-        let replies: Result<_, LockError> = rows.iter().zip(replies).map(of_row).collect();
-        Ok(replies?)
+        match rows.iter().zip(&replies).find_map(damage) {
+            Some(damage) => Err(damage.into()),
+            None => Ok(replies),
+        }
+    }
+
+    /// Runs these rows for a caller outside of the core. If there is no reply two seconds after their time limit, their
+    /// connection must be dead.
+    pub(crate) async fn change(
+        &self,
+        rows: &[Row],
+        order: Order,
+        limit: Duration,
+    ) -> Result<Vec<Reply>, LockError> {
+        // The future is on the heap, because otherwise each calling function would contain it.
+        let running = Box::pin(async {
+            self.run(rows, order, limit)
+                .await
+                .map_err(|not_run| not_run.error)
+        });
+        task::within(limit, running).await
     }
 
     /// Reads the documents of these locks with one query.
     pub(crate) async fn sights(
         &self,
-        names: &[Name],
+        names: Vec<Name>,
         limit: Duration,
     ) -> Result<HashMap<Name, Sight>, LockError> {
         if names.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.look(Looked::Names(names.to_vec()), limit).await?;
+        let names = Looked::Names(names);
+        let found = self.find(CommandKind::Look, &names, None, ALL, limit).await?;
         Ok(found.into_iter().collect())
     }
 
-    /// Reads the documents of the permits of a semaphore with one query.
+    /// Reads the documents of the permits of a semaphore with one query, by the name of the group.
     pub(crate) async fn permits(
         &self,
         group: &Name,
         limit: Duration,
     ) -> Result<Vec<(u32, Sight)>, LockError> {
         let permits = Looked::Permits(Arc::clone(group));
-        Ok(numbered(self.look(permits, limit).await?))
+        let found = self.find(CommandKind::Look, &permits, None, ALL, limit).await?;
+        let number = |(name, sight): (Name, Sight)| Some((permit_id::number(&name)?, sight));
+        Ok(found.into_iter().filter_map(number).collect())
     }
 
-    async fn look(&self, looked: Looked, limit: Duration) -> Result<Vec<(Name, Sight)>, LockError> {
-        self.find(looked, Part::ALL, CommandKind::Look, limit).await
-    }
-
-    /// Reads a part of these documents, for waiters or for an operator. What a waiter reads decides nothing, because what looks free
-    /// is acquired by a request of its own: it is what the primary has, without waiting for a majority. Operators' commands
-    /// may come after a shutdown, and have no faults in the simulation.
+    /// Reads a part of these documents, for waiters or for an operator. Operators' commands may come after a shutdown,
+    /// and have no faults in the simulation.
     pub(super) async fn find(
         &self,
-        looked: Looked,
-        part: Part<'_>,
         kind: CommandKind,
+        looked: &Looked,
+        after: Option<&str>,
+        most: u32,
         limit: Duration,
     ) -> Result<Vec<(Name, Sight)>, LockError> {
-        let found = match self {
-            Self::Mongo(store) => {
-                let is_look = kind == CommandKind::Look;
-                let level = if is_look { "local" } else { "majority" };
-                let finding = pin!(store.find(&looked, part, level, limit));
-                store.gate.run(kind, finding).await
+        match self {
+            Self::Mongo(store) => store.find(kind, looked, after, most, limit).await,
+            Self::Memory(store) => Ok(store.find(looked, after, most)),
+            #[cfg(test)]
+            Self::Simulated(link) if kind == CommandKind::Look => link.look(looked.clone(), limit).await,
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().find(looked, after, most)),
+        }
+    }
+
+    /// The first locks after this name, in the order of their names: at most a page of them.
+    pub(crate) async fn page(
+        &self,
+        looked: &Looked,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let most = most.min(PAGE_SIZE);
+        self.find(CommandKind::Admin, looked, after, most, COMMAND_LIMIT)
+            .await
+    }
+
+    /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
+    /// limit and one `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
+    pub(crate) async fn all(&self, looked: &Looked) -> Result<Vec<(Name, Sight)>, LockError> {
+        let mut found: Vec<(Name, Sight)> = Vec::new();
+        loop {
+            let after = found.last().map(|(name, _)| &**name);
+            let page = self.page(looked, after, PAGE_SIZE).await?;
+            let is_last = page.len() < PAGE_SIZE as usize;
+            found.extend(page);
+            if is_last {
+                return Ok(found);
             }
-            Self::Memory(store) => Ok(store.find(&looked, part)),
-            #[cfg(test)]
-            Self::Simulated(link) if kind == CommandKind::Look => link.look(looked, limit).await,
-            #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().find(&looked, part)),
+        }
+    }
+
+    /// Those of these locks that are taken or damaged.
+    pub(crate) async fn stuck(
+        &self,
+        looked: &Looked,
+        takeover_margin: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let margin = millis(takeover_margin);
+        let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
+        let mut found = self.all(looked).await?;
+        found.retain(|(name, sight)| looked.admits(name, sight) && is_stuck(sight));
+        Ok(found)
+    }
+
+    /// Releases what was read, whose fields may have any type, and nothing that has begun since. Returns whether it was as it was
+    /// read. No date says which that is: the clock of the server that has set it may have been wrong.
+    pub(crate) async fn force_release(&self, name: &Name, read: Sight) -> Result<bool, LockError> {
+        let row = Row {
+            name: Arc::clone(name),
+            when: When::AsRead {
+                lock_id: read.document.lock_id,
+                token: read.document.token,
+            },
+            then: Then::Force,
         };
-        self.note(&found);
-        found
+        let replies = self.change(&[row], Order::Each, COMMAND_LIMIT).await?;
+        Ok(replies[0].is_applied == Some(true))
     }
 }
 
@@ -153,10 +209,11 @@ async fn noting_wait(
 }
 
 /// The error for a damaged document that a claim has found or changed.
-pub(super) fn damage(row: &Row, sight: &Sight) -> Option<LockError> {
+pub(super) fn damage((row, reply): (&Row, &Reply)) -> Option<LockError> {
     let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
         return None;
     };
+    let sight = reply.sight.as_ref()?;
     let Document {
         expires_at, token, ..
     } = &sight.document;
@@ -168,9 +225,4 @@ pub(super) fn damage(row: &Row, sight: &Sight) -> Option<LockError> {
         () if expires_at.date().is_none() => Some(unfit(&row.name, "expiresAt", expires_at, "a date")),
         () => None,
     }
-}
-
-fn numbered(found: Vec<(Name, Sight)>) -> Vec<(u32, Sight)> {
-    let number = |(name, sight): (Name, Sight)| Some((permit_id::number(&name)?, sight));
-    found.into_iter().filter_map(number).collect()
 }

@@ -9,24 +9,21 @@ use std::future::poll_fn;
 use std::iter::once;
 use std::mem::take;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
-use mongodb::Collection;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::error::Error;
 use mongodb::raw_batch_cursor::RawBatchCursor;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::IndexState;
 use super::change_stream::Change;
-use super::gate::{Gate, Passage};
-use super::mongo::{MongoStore, primary};
+use super::gate::Passage;
+use super::mongo::{MongoStore, documents, primary};
 use crate::LockError;
 use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
+use crate::opaque::Opaque;
 use crate::task::{driver_call, within};
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT, STREAM_AWAIT};
 
@@ -60,8 +57,7 @@ pub(crate) struct StreamReader {
     // The cursor is dropped before the passage, because a shutdown waits until it is.
     cursor: Option<Box<RawBatchCursor>>,
     passage: Passage,
-    gate: Arc<Gate>,
-    collection: Collection<Document>,
+    store: Opaque<MongoStore>,
     pipeline: Vec<Document>,
     /// Where the stream goes on after the last reply.
     position: Begin,
@@ -71,39 +67,33 @@ pub(crate) struct StreamReader {
     events: VecDeque<Document>,
     /// Whether the server has closed the stream with the last reply: the collection was dropped or renamed.
     has_ended: bool,
-    /// The state of the index, which is not known after such an end.
-    index: watch::Sender<Option<IndexState>>,
     /// Whether the server has only the present to read for the next reply.
     is_live: bool,
 }
 
-impl MongoStore {
+impl StreamReader {
     /// Opens a stream of the events of the locks' collection.
-    pub(super) async fn read_stream(
-        &self,
+    pub(super) async fn begin(
+        store: &Opaque<MongoStore>,
         pipeline: Vec<Document>,
         begin: Begin,
-    ) -> Result<StreamReader, LockError> {
-        let mut reader = StreamReader {
+    ) -> Result<Self, LockError> {
+        let mut reader = Self {
             cursor: None,
-            passage: self.gate.enter()?,
-            gate: Arc::clone(&self.gate),
-            collection: self.locks.clone(),
+            passage: store.gate.enter()?,
+            store: store.clone(),
             pipeline,
             is_live: matches!(begin, Begin::Now),
             position: begin,
             begun_at: None,
             events: VecDeque::new(),
             has_ended: false,
-            index: self.index.clone(),
         };
         // The reply has the first events.
         reader.receive().await?;
         Ok(reader)
     }
-}
 
-impl StreamReader {
     /// The next change, or `None` if the server had none up to the present time. Each call sends at most one request,
     /// and must not be dropped, which would close the connection. The call after an error goes on where the stream was.
     pub(crate) async fn next(&mut self) -> Result<Option<Change>, LockError> {
@@ -151,11 +141,7 @@ impl StreamReader {
         let cursor = reply.get_document_mut("cursor").map_err(Error::custom)?;
         let batch = cursor.remove("firstBatch").or_else(|| cursor.remove("nextBatch"));
         if let Some(Bson::Array(batch)) = batch {
-            let documents = batch.into_iter().filter_map(|event| match event {
-                Bson::Document(event) => Some(event),
-                _ => None,
-            });
-            self.events = documents.collect();
+            self.events = documents(batch).collect();
         }
         let of_event = || self.events.back()?.get_document("_id").ok().cloned();
         let told = cursor.get_document("postBatchResumeToken").ok().cloned();
@@ -171,7 +157,7 @@ impl StreamReader {
             self.has_ended = true;
             // An end that is read from the past does not concern the present collection.
             if self.is_live {
-                self.index.send_replace(None);
+                self.store.index.send_replace(None);
             }
         }
         Ok(())
@@ -212,12 +198,12 @@ impl StreamReader {
         };
         let stages = once(doc! { "$changeStream": begin }).chain(self.pipeline.iter().cloned());
         let command = doc! {
-            "aggregate": self.collection.name(),
+            "aggregate": self.store.locks.name(),
             "pipeline": stages.collect::<Vec<_>>(),
             "cursor": { "batchSize": BATCH },
             "readConcern": { "level": "majority" },
         };
-        let database = self.collection.client().database(&self.collection.namespace().db);
+        let database = self.store.database();
         let opening = database
             .run_cursor_command(command)
             .selection_criteria(primary())
@@ -225,7 +211,7 @@ impl StreamReader {
             .max_time(STREAM_AWAIT);
         let opening = async { Ok(Box::new(driver_call(opening.batch()).await?)) };
         let opening = pin!(within(self.limit(), opening));
-        self.gate.run(CommandKind::Stream, opening).await
+        self.store.gate.run(CommandKind::Stream, opening).await
     }
 
     /// The time that a reply may take.

@@ -1,18 +1,21 @@
 //! The statement of a transaction that makes sure that it commits only under a lock.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::ClientSession;
 use mongodb::bson::{Document, doc};
-use mongodb::{ClientSession, Collection};
 
-use super::look::{Looked, Part};
+use super::Store;
+use super::look::{ALL, Looked};
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
-use crate::LockError;
 use crate::error::meaning::Meaning;
+use crate::meter::CommandKind;
 use crate::protocol::{LockId, Name, Sight, Then, Until};
 use crate::timing::COMMAND_LIMIT;
+use crate::{LockError, permit_id};
 
 /// The name of a lock and the id of a claim on it, as in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,51 +46,48 @@ pub(crate) enum GuardOutcome {
     NotVisible,
 }
 
-impl MongoStore {
-    pub(super) async fn guard(
+impl Store {
+    /// Guards a commit: it changes the documents of these claims, those of one lease, within the session's transaction. If
+    /// that fails, a second command finds the reason. Without claims it changes nothing, and only begins the transaction
+    /// at the server.
+    pub(crate) async fn guard(
         &self,
         keys: &[LeaseId],
         change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
-        let updated = self
-            .locks_of(session)
-            .update_many(claimed_by(keys), vec![guard_stage(change)])
-            .session(session)
-            .await;
-        match updated {
+        let Some(store) = self.mongo() else {
+            return Err(LockError::NoTransaction {
+                name: permit_id::shown(&keys[0].name).to_owned(),
+                reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
+            });
+        };
+        // A session works only with its own client.
+        let namespace = store.locks.namespace();
+        let database = session.client().database(&namespace.db);
+        let locks = database.collection::<Document>(&namespace.coll);
+        let update = locks.update_many(claimed_by(keys), vec![guard_stage(change)]);
+        let updating = pin!(async { Ok(update.session(session).await?) });
+        match store.gate.run(CommandKind::Commit, updating).await {
             Ok(updated) if updated.matched_count == keys.len() as u64 => Ok(GuardOutcome::Guarded),
-            Ok(_) if self.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
-            Err(error) if Meaning::of(&error) != Meaning::Conflict => Err(error.into()),
+            Ok(_) if store.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
+            Err(error) if error.meaning() != Meaning::Conflict => Err(error),
             // A document has changed since the transaction began, by a renewal or by another holder. If the reason
             // cannot be found, the caller gets the conflict, after which it can repeat the transaction.
-            Err(error) if self.have_locks(keys).await.unwrap_or(true) => Err(error.into()),
+            Err(error) if store.have_locks(keys).await.unwrap_or(true) => Err(error),
             Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
     }
+}
 
-    /// Sends a first statement of the session's transaction, which changes nothing.
-    pub(super) async fn begin_transaction(
-        &self,
-        session: &mut ClientSession,
-    ) -> mongodb::error::Result<Option<Document>> {
-        let locks = self.locks_of(session);
-        let reading = locks.find_one(doc! {}).projection(doc! { "_id": 1 });
-        reading.session(session).await
-    }
-
-    /// The collection on the client of this session: a session works only with its own client.
-    fn locks_of(&self, session: &ClientSession) -> Collection<Document> {
-        let namespace = self.locks.namespace();
-        let database = session.client().database(&namespace.db);
-        database.collection(&namespace.coll)
-    }
-
+impl MongoStore {
     /// Whether all claims have their locks. This reads the present state of the primary, even if no majority has
     /// confirmed it: a claim that may have the lock counts as a holder.
     async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
         let names = Looked::Names(keys.iter().map(|key| Arc::clone(&key.name)).collect());
-        let found = self.find(&names, Part::ALL, "local", COMMAND_LIMIT).await?;
+        let found = self
+            .find(CommandKind::Commit, &names, None, ALL, COMMAND_LIMIT)
+            .await?;
         // The id of a claim stands in no document of another one.
         let has = |sight: &Sight| keys.iter().any(|key| sight.has(&key.lock_id));
         Ok(found.iter().filter(|(_, sight)| has(sight)).count() == keys.len())

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::error::Error;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::IndexState;
-use super::look::{Looked, Part};
+use super::look::Looked;
 use super::mongo::{MongoStore, millis};
+use super::{IndexState, Store};
 use crate::error::meaning::{Meaning, is_max_time_expired};
+use crate::meter::CommandKind;
 use crate::protocol::{Id, Kind, LockId, Order, Row, Then, When};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 use crate::{LockError, LockFilter};
@@ -22,43 +23,75 @@ const INDEX_NAME: &str = "expiresAt_ttl";
 /// name, because names with a control character are refused.
 pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
 
-impl MongoStore {
-    /// The state of the index, which is created first if it is missing and `creates` is true. One check runs at a time:
-    /// behind an index build that does not end each of them would keep a connection of the pool.
+impl Store {
+    /// The state of the TTL index, which is created first if it is missing and `creates` is true. It sends several
+    /// commands, none of which can delay those of others by more than a second. One check runs at a time: behind an
+    /// index build that does not end each of them would keep a connection of the pool.
     pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
-        let _alone = self.index_check.lock().await;
-        let listed = self.listed(retention).await;
-        let collection = self.collection_state().await;
+        let Some(store) = self.mongo() else {
+            return Ok(IndexState::Ready);
+        };
+        let _alone = store.index_check.lock().await;
+        let listed = store.listed(retention).await;
+        let collection = store.collection_state().await;
         let state = match listed {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
             Ok(IndexState::Missing | IndexState::NoCollection) if creates => {
-                self.build_alone(retention).await?
+                store.build_alone(retention).await?
             }
             // Who may not list the indexes finds out in this way.
-            Err(error) if creates && Meaning::of(&error) == Meaning::Right => self.build(retention).await?,
+            Err(error) if creates && error.meaning() == Meaning::Right => store.build(retention).await?,
             listed => listed?,
         };
         let exists_or_may = matches!(state, IndexState::Ready | IndexState::Missing);
         Ok(collection.filter(|_| exists_or_may).unwrap_or(state))
     }
 
+    /// The state of the index at its last check; `None` before that, and since a stream has told that the collection was dropped or
+    /// renamed.
+    pub(crate) fn index_watch(&self) -> watch::Sender<Option<IndexState>> {
+        let mongo = self.mongo();
+        mongo.map_or_else(watch::Sender::default, |store| store.index.clone())
+    }
+
+    /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal, by a claim that ends at
+    /// once. The store notes the outcome, and it does not matter whether another process holds the lock.
+    pub(crate) async fn ask_again(&self) {
+        if self.shown().refusal.is_some() {
+            let (_, claim) = internal_claim(Duration::ZERO);
+            let _ = self.change(&[claim], Order::Each, COMMAND_LIMIT).await;
+        }
+    }
+}
+
+impl MongoStore {
     /// Builds the index. On a filled collection only one process at a time builds; an empty collection has no lock that
     /// a build could delay. After a failed build the internal lock is left to expire, so that no process builds again
     /// soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
-        let (every, one) = (Looked::Filter(LockFilter::new()), Part { after: None, most: 1 });
-        let locks = self.find(&every, one, "majority", COMMAND_LIMIT).await?;
+        let every = Looked::Filter(LockFilter::new());
+        let locks = self
+            .find(CommandKind::Index, &every, None, 1, COMMAND_LIMIT)
+            .await?;
         if locks.is_empty() {
             return self.build(retention).await;
         }
-        let Some(id) = self.claim_internal(INDEX_BUILD_PAUSE).await? else {
+        let run = async |row| {
+            let ran = self
+                .run(CommandKind::Index, &[row], Order::Each, COMMAND_LIMIT)
+                .await;
+            Ok::<_, LockError>(ran.flatten()?[0].is_applied == Some(true))
+        };
+        let (id, claim) = internal_claim(INDEX_BUILD_PAUSE);
+        if !run(claim).await? {
             sleep(INDEX_BUILD_LIMIT).await;
             return Ok(self.built(retention).await);
-        };
+        }
         let state = self.build(retention).await?;
         if state == IndexState::Ready {
+            let (min_hold, unused) = (0, 0);
             // A failed release is harmless: the lease expires, and the index need not be built again.
-            let _ = self.release_internal(&id).await;
+            let _ = run(internal(When::is(&id), Then::End { min_hold, unused })).await;
         }
         Ok(state)
     }
@@ -71,14 +104,15 @@ impl MongoStore {
         // By default a build waits for every voting member, even while one is down. A standalone server refuses the
         // option.
         command.insert("commitQuorum", "majority");
-        let mut built = self.write(command.clone(), INDEX_BUILD_LIMIT).await;
-        if matches!(&built, Err(error) if Meaning::of(error) == Meaning::Unsupported) {
+        let send = |command| self.write(CommandKind::Index, command, INDEX_BUILD_LIMIT, false);
+        let mut built = send(command.clone()).await;
+        if matches!(&built, Err(error) if error.meaning() == Meaning::Unsupported) {
             command.remove("commitQuorum");
-            built = self.write(command, INDEX_BUILD_LIMIT).await;
+            built = send(command).await;
         }
         match built {
-            Err(error) if is_max_time_expired(&error) => Ok(self.built(retention).await),
-            built => Ok(built.map(|_| IndexState::Ready)?),
+            Err(LockError::Mongo(error)) if is_max_time_expired(&error) => Ok(self.built(retention).await),
+            built => built.map(|_| IndexState::Ready),
         }
     }
 
@@ -97,13 +131,11 @@ impl MongoStore {
 
     /// The state of the index by the list of indexes: `listIndexes` does not wait for open transactions, unlike
     /// `createIndexes`.
-    async fn listed(&self, retention: Duration) -> Result<IndexState, Error> {
+    async fn listed(&self, retention: Duration) -> Result<IndexState, LockError> {
         // A collection has 64 indexes at most, which are one batch.
         let command = doc! { "listIndexes": self.locks.name() };
-        let mut indexes = match self.read(command, COMMAND_LIMIT).await {
-            Err(error) if Meaning::of(&error) == Meaning::NoCollection => {
-                return Ok(IndexState::NoCollection);
-            }
+        let mut indexes = match self.read(CommandKind::Index, command, COMMAND_LIMIT).await {
+            Err(error) if error.meaning() == Meaning::NoCollection => return Ok(IndexState::NoCollection),
             listed => listed?,
         };
         let proved = indexes.find_map(|index| proved_by(&index, self.locks.name(), retention));
@@ -114,9 +146,13 @@ impl MongoStore {
     /// changes which names are the same. Without the right to list collections it counts as an ordinary collection.
     async fn collection_state(&self) -> Option<IndexState> {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
-        let listed = self.read(command, COMMAND_LIMIT).await.ok()?.next()?;
+        let listed = self
+            .read(CommandKind::Index, command, COMMAND_LIMIT)
+            .await
+            .ok()?
+            .next()?;
         let options = listed.get_document("options").ok()?;
-        if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
+        if options.get_bool("capped") == Ok(true) {
             return Some(IndexState::Capped);
         }
         // The server leaves out the collation that compares texts as they are.
@@ -124,33 +160,23 @@ impl MongoStore {
         let locale = locale.ok()?.to_owned();
         Some(IndexState::Collation { locale })
     }
+}
 
-    /// Acquires the internal lock for this time, if it is free, and returns the id of the claim.
-    pub(super) async fn claim_internal(&self, expiry: Duration) -> Result<Option<LockId>, LockError> {
-        let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
-        let claim = Then::Claim {
-            id: Arc::clone(&id),
-            expiry: millis(expiry),
-            tokens: 1,
-        };
-        let is_free = self.change_internal(When::Free { margin: 0 }, claim).await?;
-        Ok(is_free.then_some(id))
-    }
+/// The claim of the internal lock for this time, and its id.
+fn internal_claim(expiry: Duration) -> (LockId, Row) {
+    let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
+    let claim = Then::Claim {
+        id: Arc::clone(&id),
+        expiry: millis(expiry),
+        tokens: 1,
+    };
+    (id, internal(When::Free { margin: 0 }, claim))
+}
 
-    pub(super) async fn release_internal(&self, id: &LockId) -> Result<bool, LockError> {
-        let (min_hold, unused) = (0, 0);
-        self.change_internal(When::is(id), Then::End { min_hold, unused })
-            .await
-    }
-
-    async fn change_internal(&self, when: When, then: Then) -> Result<bool, LockError> {
-        let name = Arc::from(BUILD_LOCK);
-        let ran = self
-            .run(&[Row { name, when, then }], Order::Each, COMMAND_LIMIT)
-            .await;
-        let replies = ran.flatten()?.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(replies[0].is_applied == Some(true))
-    }
+/// A row of the internal lock.
+fn internal(when: When, then: Then) -> Row {
+    let name = Arc::from(BUILD_LOCK);
+    Row { name, when, then }
 }
 
 /// The state that this index of the collection proves by itself.

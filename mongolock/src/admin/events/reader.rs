@@ -206,7 +206,7 @@ impl Reader {
         let found = self.plan.store.all(&looked).await?;
         let at = match found.iter().find_map(|(_, sight)| sight.now) {
             Some(now) => DateTime::from_millis(now),
-            None => self.plan.store.server_time().await?,
+            None => self.plan.store.hello().await?.1,
         };
         Ok((found, Moment::now(at)))
     }

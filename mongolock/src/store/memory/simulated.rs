@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
 use crate::protocol::{Ms, Name, News, Sight, Value};
-use crate::store::{Looked, Part, millis};
+use crate::store::{ALL, Looked, millis};
 use crate::sync::lock;
 use crate::{LockFilter, lock_id};
 
@@ -38,7 +38,7 @@ impl MemoryStore {
             (sight.left() > Some(0)).then_some((name, id))
         };
         let all = Looked::Filter(LockFilter::new());
-        self.find(&all, Part::ALL).into_iter().filter_map(claim).collect()
+        self.find(&all, None, ALL).into_iter().filter_map(claim).collect()
     }
 
     /// The time since which a lock is free, by the server's clock; `None` if it is taken. The end in a free document is
@@ -86,7 +86,7 @@ impl MemoryStore {
         };
         documents.by_name.insert(Arc::clone(name), acquired.clone());
         let (document, now) = (acquired, Some(now));
-        self.report(name, Some(&Sight { document, now }));
+        self.report(name, Some(Sight { document, now }));
         true
     }
 

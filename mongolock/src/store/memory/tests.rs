@@ -15,8 +15,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Runs a row, and returns the token that the document has then.
 fn run(store: &MemoryStore, name: &str, when: When, then: Then) -> i64 {
     let name = Arc::from(name);
-    let replies = store.run_at_once(&Few::one(Row { name, when, then }), Order::Each);
-    let reply = replies[0].as_ref().unwrap();
+    let replies = store.run(&Few::one(Row { name, when, then }), Order::Each);
+    let reply = &replies[0];
     assert_eq!(reply.is_applied, Some(true), "{replies:?}");
     reply.sight.as_ref().unwrap().document.token.long().unwrap()
 }

@@ -66,14 +66,15 @@ impl Encoder {
 
     /// One statement for rows that differ only in their documents, and one for each other row.
     fn statements(&self, rows: &[Row]) -> Vec<Document> {
-        let mut groups: Vec<Vec<&Row>> = Vec::new();
+        let mut groups: Vec<(Option<Shared<'_>>, Vec<&Row>)> = Vec::new();
         for row in rows {
-            match groups.iter_mut().find(|group| merge(group[0], row)) {
-                Some(group) => group.push(row),
-                None => groups.push(vec![row]),
+            let shared = shared(row);
+            match groups.iter_mut().find(|(own, _)| own.is_some() && *own == shared) {
+                Some((_, group)) => group.push(row),
+                None => groups.push((shared, vec![row])),
             }
         }
-        let statement = |group: Vec<&Row>| match group[..] {
+        let statement = |(_, group): (_, Vec<&Row>)| match group[..] {
             [row] if row.may_insert() => doc! {
                 "q": { "_id": &*row.name }, "u": [self.stage(row)], "upsert": true,
             },
@@ -141,7 +142,7 @@ impl Encoder {
 
     /// The condition of a row, as an expression.
     fn holds(&self, when: &When) -> Document {
-        let mut all = match when {
+        let all = match when {
             When::Free { margin } => return self.free(*margin),
             When::AsRead { lock_id, token } => {
                 vec![is_as_read("$lockId", lock_id), is_as_read("$fencingToken", token)]
@@ -155,11 +156,7 @@ impl Encoder {
             .flatten()
             .collect(),
         };
-        if all.len() == 1 {
-            all.remove(0)
-        } else {
-            doc! { "$and": all }
-        }
+        doc! { "$and": all }
     }
 
     /// Whether the lock is free. A missing `expiresAt` is less than every date, so the lock of a missing document is free.
@@ -275,26 +272,20 @@ impl Encoder {
     }
 }
 
-/// Whether two rows become one statement: renewals, or releases, that write the same. The rows of a set have one id,
-/// which is not mixed with others. A statement matches each of its documents with any of its ids and tokens: claims of
-/// the same millisecond can have equal tokens, and an array that contains an id counts as the id.
-fn merge(one: &Row, other: &Row) -> bool {
-    let (
-        When::Own { id, token, runs },
-        When::Own {
-            id: other_id,
-            token: other_token,
-            runs: other_runs,
-        },
-    ) = (&one.when, &other.when)
-    else {
-        return false;
+/// What rows have in common that become one statement: the change, whether there are tokens, the margin, and the id of a
+/// set.
+type Shared<'a> = (&'a Then, bool, Option<Ms>, Option<&'a LockId>);
+
+/// What a renewal or a release shares with others. The rows of a set have one id, which is not mixed with others. A
+/// statement matches each of its documents with any of its ids and tokens: claims of the same millisecond can have equal
+/// tokens, and an array that contains an id counts as the id.
+fn shared(row: &Row) -> Option<Shared<'_>> {
+    let When::Own { id, token, runs } = &row.when else {
+        return None;
     };
-    let is_of_set = lock_id::is_set(id) || lock_id::is_set(other_id);
-    matches!(one.then, Then::Renew { .. } | Then::End { .. })
-        && one.then == other.then
-        && (token.is_some(), runs) == (other_token.is_some(), other_runs)
-        && (!is_of_set || id == other_id)
+    let is_shared = matches!(row.then, Then::Renew { .. } | Then::End { .. });
+    let of_set = lock_id::is_set(id).then_some(id);
+    is_shared.then_some((&row.then, token.is_some(), *runs, of_set))
 }
 
 pub(in crate::store) fn one_of<T: Into<Bson>>(mut values: Vec<T>) -> Bson {

@@ -5,115 +5,79 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::Document;
-use mongodb::error::Error;
-
 use super::MongoStore;
 use super::encoder::by_server;
 use super::fields::sight;
 use crate::LockError;
-use crate::error::meaning::Meaning;
+use crate::meter::CommandKind;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
+use crate::store::Replies;
 use crate::store::error::corrupt;
-use crate::store::look::{Looked, Part};
-use crate::store::{Replies, reply};
+use crate::store::look::{ALL, Looked};
 
 impl MongoStore {
     /// Runs these rows. An error of the query alone is the inner one: the rows may have been
     /// applied.
     pub(in crate::store) async fn run(
         &self,
+        kind: CommandKind,
         rows: &[Row],
         order: Order,
         limit: Duration,
     ) -> Result<Replies, LockError> {
         let ran = match rows {
-            [row] => self.run_one(row, limit).await.map(|reply| Ok(vec![Ok(reply)])),
+            [row] => self.run_one(kind, row, limit).await.map(|reply| Ok(vec![reply])),
             // The future is on the heap, so that the task for a single lock is not larger.
-            rows => Box::pin(self.run_several(rows, order, limit)).await,
+            rows => Box::pin(self.run_several(kind, rows, order, limit)).await,
         };
         self.note(&rows[0].then, &ran);
         ran
     }
 
-    async fn run_one(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
+    async fn run_one(&self, kind: CommandKind, row: &Row, limit: Duration) -> Result<Reply, LockError> {
         let command = by_server().one(self.locks.name(), row);
-        let reply = match self.write(command, limit).await {
-            // Two clients inserted the first document of a name at the same time, and the other one has the lock.
-            Err(error) if row.may_insert() && Meaning::of(&error) == Meaning::DuplicateKey => {
-                return Ok(Reply::UNSEEN);
-            }
-            reply => reply?,
-        };
+        let reply = self.write(kind, command, limit, row.may_insert()).await?;
         match reply.get_document("value").ok().map(sight) {
             Some(seen) if row.may_insert() => Ok(after(row, Some(seen), None)),
             Some(before) => applied(row, before),
-            // An upsert that returns the new document always has one.
-            None if row.may_insert() => {
-                let problem = "the server returned no document after an upsert";
-                Err(corrupt(&row.name, problem.into()))
-            }
             None => Ok(Reply::UNSEEN),
         }
     }
 
-    async fn run_several(&self, rows: &[Row], order: Order, limit: Duration) -> Result<Replies, LockError> {
+    async fn run_several(
+        &self,
+        kind: CommandKind,
+        rows: &[Row],
+        order: Order,
+        limit: Duration,
+    ) -> Result<Replies, LockError> {
         let command = by_server().several(self.locks.name(), rows, order);
-        let ran = self.run_write(command, limit).await;
-        let (mut failed, mut are_applied) = (HashMap::new(), None);
-        if order == Order::Each && rows.iter().any(Row::may_insert) {
-            let errors = reply::outcome_of_upserts(ran)?;
-            failed.extend(errors.into_iter().map(|(index, error)| (index, error.into())));
-            self.note_confirmed();
-            if failed.len() == rows.len() {
-                let of_row = |index| failed.remove(&index).map_or(Ok(Reply::UNSEEN), Err);
-                return Ok(Ok((0..rows.len()).map(of_row).collect()));
-            }
-        } else {
-            let matched = matched(reply::outcome(ran))?;
-            self.note_confirmed();
-            are_applied = match matched {
-                0 => Some(false),
-                matched => (matched == rows.len()).then_some(true),
+        let inserts = rows.iter().any(Row::may_insert);
+        let reply = self.write(kind, command, limit, inserts).await?;
+        // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
+        let matched = usize::try_from(reply.get_i32("n").unwrap_or_default()).unwrap_or_default();
+        let are_applied = match matched {
+            0 => Some(false),
+            matched => (matched == rows.len()).then_some(true),
+        };
+        // An acquisition needs the query, for its token and its time. After a detachment or a restored id the
+        // document has only what the row has written.
+        let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
+        if are_applied == Some(true) && is_known && !rows.iter().any(Row::acquires) {
+            let told = Reply {
+                is_applied: are_applied,
+                sight: None,
             };
-            // An acquisition needs the query, for its token and its time. After a detachment or a restored id the
-            // document has only what the row has written.
-            let acquires = rows.iter().any(Row::acquires);
-            let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
-            if are_applied == Some(true) && is_known && !acquires {
-                let told = Reply {
-                    is_applied: are_applied,
-                    sight: None,
-                };
-                return Ok(Ok(rows.iter().map(|_| Ok(told.clone())).collect()));
-            }
+            return Ok(Ok(vec![told; rows.len()]));
         }
         let looked = Looked::Names(rows.iter().map(|row| Arc::clone(&row.name)).collect());
         // With less than a majority a failover could take an acquisition back.
-        let found: HashMap<Name, Sight> = match self.find(&looked, Part::ALL, "majority", limit).await {
-            Ok(found) => found.into_iter().collect(),
-            Err(error) => return Ok(Err(error)),
-        };
-        let replies = rows
-            .iter()
-            .enumerate()
-            .map(|(index, row)| match failed.remove(&index) {
-                Some(error) => Err(error),
-                None => Ok(after(row, found.get(&row.name).cloned(), are_applied)),
-            });
-        Ok(Ok(replies.collect()))
-    }
-}
-
-/// The number of documents that the statements of an update have matched. An update that has stopped at a miss has no
-/// number.
-fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
-    match ran {
-        Err(error) if Meaning::of(&error) == Meaning::NoBranch => Ok(0),
-        // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
-        reply => Ok(reply?
-            .get_i32("n")
-            .map_or(0, |n| usize::try_from(n).unwrap_or_default())),
+        let found = self.find(kind, &looked, None, ALL, limit).await;
+        Ok(found.map(|found| {
+            let found: HashMap<Name, Sight> = found.into_iter().collect();
+            let reply = |row: &Row| after(row, found.get(&row.name).cloned(), are_applied);
+            rows.iter().map(reply).collect()
+        }))
     }
 }
 
@@ -127,20 +91,14 @@ fn after(row: &Row, sight: Option<Sight>, is_applied: Option<bool>) -> Reply {
     }
 }
 
-/// The reply for a row whose reply has the old document, with the same time.
+/// The reply for a row whose reply has the old document, with the same time. The server has ended the command if it
+/// cannot calculate with a field.
 fn applied(row: &Row, before: Sight) -> Result<Reply, LockError> {
-    let Some(now) = before.now else {
-        return Err(corrupt(&row.name, "the reply has no time".into()));
-    };
-    let mut document = Some(before.document);
-    let is_applied = apply(row, &mut document, now);
-    // The server has ended the command if it cannot calculate with a field.
-    let is_applied = is_applied.map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
+    let (now, mut document) = (before.now, Some(before.document));
+    let is_applied = now.and_then(|now| apply(row, &mut document, now).ok());
+    let problem = "the reply has no time, or a field has the wrong type";
     Ok(Reply {
-        is_applied: Some(is_applied),
-        sight: document.map(|document| Sight {
-            document,
-            now: Some(now),
-        }),
+        is_applied: Some(is_applied.ok_or_else(|| corrupt(&row.name, problem.into()))?),
+        sight: document.map(|document| Sight { document, now }),
     })
 }

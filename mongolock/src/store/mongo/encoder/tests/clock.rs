@@ -9,6 +9,7 @@ use mongolock_tests::test_db;
 use super::case::{Case, has_new_id, seen, shown, stored};
 use super::draw::{DOCUMENTS, ROWS, SOUND, seed};
 use super::{LOCKS, read, write};
+use crate::meter::CommandKind;
 use crate::opaque::Opaque;
 use crate::protocol::{LockId, Ms, Order, Row, Then, When, apply};
 use crate::store::{MongoStore, Store};
@@ -26,11 +27,8 @@ async fn by_the_clock(
     rng: &mut Rng,
 ) -> bool {
     let clock = async || {
-        store
-            .server_time()
-            .await
-            .expect("the server has a time")
-            .timestamp_millis()
+        let (_, now) = store.hello().await.expect("the server has a time");
+        now.timestamp_millis()
     };
     let case = Case::pair(kind, 0, clock().await, rng);
     let (row, document) = (&case.rows[0], case.documents[0].as_ref());
@@ -39,11 +37,16 @@ async fn by_the_clock(
     let ran = store
         .mongo()
         .expect("it is on a server")
-        .run(std::slice::from_ref(row), Order::Each, COMMAND_LIMIT)
+        .run(
+            CommandKind::Acquire,
+            std::slice::from_ref(row),
+            Order::Each,
+            COMMAND_LIMIT,
+        )
         .await;
     let ended = clock().await;
     let context = format!("{kind:?}: {row:?} of {document:?} from {begun} to {ended}: {ran:?}");
-    let Some(Ok(reply)) = ran.flatten().ok().and_then(|mut replies| replies.pop()) else {
+    let Some(reply) = ran.flatten().ok().and_then(|mut replies| replies.pop()) else {
         panic!("{context}");
     };
     let found = read(database).await;
