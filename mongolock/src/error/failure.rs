@@ -63,11 +63,8 @@ impl Failure {
 
     /// No server of the deployment can be reached or used, by the driver's text about all of them.
     pub(crate) fn unreachable(servers: &str, is_unsent: bool) -> LockError {
-        let failure = Self {
-            help: no_server::help(servers),
-            is_unsent,
-            ..Self::new(Meaning::Unreachable, no_server::of_selection(servers))
-        };
+        let mut failure = Self::new(Meaning::Unreachable, no_server::of_selection(servers));
+        (failure.help, failure.is_unsent) = (no_server::help(servers), is_unsent);
         failure.into_error()
     }
 
@@ -101,13 +98,9 @@ impl Failure {
             }
             None => format!("MongoDB refused the {request}; the lock is released"),
         };
-        let (help, failure) = (source.help(), Self::new(source.meaning(), text));
-        let source = Some(source.into());
-        let failure = Self {
-            help,
-            source,
-            ..failure
-        };
+        let mut failure = Self::new(source.meaning(), text);
+        failure.help = source.help();
+        failure.source = Some(source.into());
         failure.into_error()
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
@@ -13,11 +13,12 @@ use mongodb::event::cmap::CmapEvent;
 use mongodb::event::sdam::{SdamEvent, TopologyDescription};
 use mongodb::options::{ClientOptions, ServerAddress};
 use mongodb::{Client, ServerInfo, ServerType};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::home::Home;
+use super::home::has_ended;
 use super::refusals::Overload;
 use crate::LockError;
 use crate::error::failure::Failure;
@@ -32,8 +33,9 @@ const APP_NAME: &str = "mongolock: which replica set";
 #[derive(Default)]
 pub(crate) struct Reachability {
     known: watch::Sender<Known>,
-    /// The runtime of the client.
-    home: Home,
+    /// The runtime on which the client was created or first used. The driver's tasks run there and end with it, and after
+    /// that the client is useless.
+    home: OnceLock<Handle>,
     /// Whether the server rejects the client's commands.
     pub(super) overload: Overload,
     /// The size of the client's pool of connections, if its options set one and are known.
@@ -92,8 +94,18 @@ impl Reachability {
                 connections.note_use();
             }
         }));
-        reachability.home.settle();
+        reachability.settle();
         reachability
+    }
+
+    /// Notes the caller's runtime, unless one is known.
+    fn settle(&self) {
+        if self.home.get().is_none()
+            && let Ok(handle) = Handle::try_current()
+        {
+            // Another caller may have been faster.
+            let _ = self.home.set(handle);
+        }
     }
 
     /// Notes that a request has a connection.
@@ -122,7 +134,7 @@ impl Reachability {
         fails_in_outage: bool,
         request: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        self.home.settle();
+        self.settle();
         let reply = tokio::select! {
             biased;
             error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
@@ -157,7 +169,7 @@ impl Reachability {
             Meaning::NoServer | Meaning::WrongServer => self.known.borrow().refused.clone(),
             _ => return error,
         };
-        if self.home.has_ended() {
+        if self.home.get().is_some_and(has_ended) {
             return Meaning::EndedRuntime.error();
         }
         refused.map_or(error, LockError::Mongo)

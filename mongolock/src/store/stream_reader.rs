@@ -145,14 +145,10 @@ impl StreamReader {
         }
         let of_event = || self.events.back()?.get_document("_id").ok().cloned();
         let told = cursor.get_document("postBatchResumeToken").ok().cloned();
-        match told.or_else(of_event) {
-            Some(position) => self.position = Begin::After(position),
-            None if matches!(self.position, Begin::Now) => {
-                self.position = operation_time.map_or(Begin::Now, Begin::At);
-            }
-            None => {}
+        if let Some(position) = told.or_else(of_event) {
+            self.position = Begin::After(position);
         }
-        if matches!(cursor.get_i64("id"), Ok(0)) {
+        if cursor.get_i64("id") == Ok(0) {
             self.cursor = None;
             self.has_ended = true;
             // An end that is read from the past does not concern the present collection.
