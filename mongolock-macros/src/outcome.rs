@@ -21,12 +21,12 @@ pub(crate) fn failed(private: &TokenStream, returned: &Type) -> TokenStream {
 /// The return value of the call if the lock could not be acquired, perhaps because its work is done: the trait that the
 /// method lookup finds first exists only for types that have a skipped value.
 pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStream {
-    let not_run = quote_spanned!(first_and_last_span(returned).0=> #private::NotRun::<#returned>);
+    let not_run = quote_spanned!(first_and_last_span(returned).0=> ::core::marker::PhantomData::<#returned>);
     let failed = failed(private, returned);
     quote_spanned! {Span::mixed_site()=>
         {
             use #private::{FailsWhenDone as _, SkipsWhenDone as _};
-            match (&#not_run::new()).skipped_if_done(error) {
+            match (&#not_run).skipped_if_done(error) {
                 ::core::result::Result::Ok(skipped) => skipped,
                 ::core::result::Result::Err(error) => #failed,
             }
@@ -34,9 +34,10 @@ pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStr
     }
 }
 
-/// The return value of the call if another holder has the lock.
+/// The return value of a call that is skipped if another holder has the lock, or the work is done.
 pub(crate) fn skipped(private: &TokenStream, returned: &Type) -> TokenStream {
-    quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>())
+    let skipped = quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>);
+    quote_spanned!(Span::mixed_site()=> #skipped(error))
 }
 
 /// The return value of the user's function for a busy lock. Every token has the position of the path, so that a

@@ -44,79 +44,68 @@ pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
-/// The return value of a call whose body did not run because another holder has the lock.
+/// The return value of a call with `on_busy = "skip"` whose lock was not acquired: the skipped value if another holder has the
+/// lock, or the work is done.
 #[must_use]
-pub fn skipped<T: SkipOutput>() -> T {
-    T::skipped()
+pub fn skipped<T: SkipOutput>(error: LockError) -> T {
+    T::skipped(error)
+}
+
+/// What is known of the other holder, for the function of `on_busy = path`.
+///
+/// # Errors
+/// Any other error.
+pub fn busy(error: LockError) -> Result<Busy, LockError> {
+    Busy::of(&error).ok_or(error)
 }
 
 /// Both conditions of `on_busy = "skip"` as one, so that the compiler reports a type that meets neither only once.
 pub trait SkipOutput {
-    /// The value of a call whose body did not run.
-    fn skipped() -> Self;
+    /// The skipped value for a busy lock and for work that is done; any other error as an error.
+    fn skipped(error: LockError) -> Self;
 }
 
 impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
-    fn skipped() -> Self {
-        T::from_success(T::Success::skipped())
+    fn skipped(error: LockError) -> Self {
+        if matches!(error, LockError::Done { .. }) || Busy::of(&error).is_some() {
+            T::from_success(T::Success::skipped())
+        } else {
+            T::from_lock_error(error)
+        }
     }
 }
 
-/// Decides whether a call with `once` or `once_per` whose body did not run has a value to return: the skipped value if the
-/// work is done and the return type has one.
+/// A return type with a skipped value, which a call with `once` or `once_per` returns if the work is done.
 ///
-/// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
-/// cannot be skipped. The decision does not require that the type can carry an error, which [`failed`] and `output` do.
-#[derive(Debug)]
-pub struct NotRun<T>(PhantomData<T>);
-
-impl<T> NotRun<T> {
-    /// The decision for this return type.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "only the expansion makes one")]
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-/// A return type with a skipped value.
-pub trait SkipsWhenDone {
-    /// The return type.
-    type Output;
-
+/// The compiler finds this trait first, because it takes one reference less, and [`FailsWhenDone`] for a type that cannot be
+/// skipped. The choice does not require that the type can carry an error, which [`failed`] and `output` do.
+pub trait SkipsWhenDone<T> {
     /// The skipped value if the work is done.
     ///
     /// # Errors
     /// Any other error.
-    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
 }
 
-impl<T: SkipOutput> SkipsWhenDone for NotRun<T> {
-    type Output = T;
-
+impl<T: SkipOutput> SkipsWhenDone<T> for PhantomData<T> {
     fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         match error {
-            LockError::Done { .. } => Ok(T::skipped()),
+            LockError::Done { .. } => Ok(T::skipped(error)),
             error => Err(error),
         }
     }
 }
 
 /// A return type without a skipped value.
-pub trait FailsWhenDone {
-    /// The return type.
-    type Output;
-
+pub trait FailsWhenDone<T> {
     /// Nothing, in the form of the error.
     ///
     /// # Errors
     /// Every error.
-    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
 }
 
-impl<T> FailsWhenDone for &NotRun<T> {
-    type Output = T;
-
+impl<T> FailsWhenDone<T> for &PhantomData<T> {
     fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         Err(error)
     }
@@ -251,23 +240,14 @@ impl Call {
         self.acquire(names.into(), OnBusy::TryOnce)
     }
 
-    /// Acquires with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the attribute itself sets
-    /// one.
-    pub fn skip<N: Into<Names>>(
-        self,
-        names: N,
-    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> + use<N> {
-        let on_busy = self.on_busy_of_skip();
-        unless_skipped(self.acquire(names.into(), on_busy))
-    }
-
-    /// Acquires with `on_busy = path`, as long as with `on_busy = "skip"`.
-    pub fn acquired_or_busy<N: Into<Names>>(
-        self,
-        names: N,
-    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> + use<N> {
-        let on_busy = self.on_busy_of_skip();
-        unless_busy(self.acquire(names.into(), on_busy))
+    /// Acquires with `on_busy = "skip"` or `on_busy = path`: it makes one attempt, or waits for the `acquire_timeout` if the
+    /// attribute itself sets one.
+    pub fn skip<N: Into<Names>>(self, names: N) -> Acquiring {
+        if self.options.has_own_timeout {
+            self.wait(names)
+        } else {
+            self.fail(names)
+        }
     }
 
     fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
@@ -294,30 +274,5 @@ impl Call {
         let (options, on_lost) = (self.options, self.on_lost);
         let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
         Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
-    }
-
-    fn on_busy_of_skip(&self) -> OnBusy {
-        if self.options.has_own_timeout {
-            OnBusy::Wait
-        } else {
-            OnBusy::TryOnce
-        }
-    }
-}
-
-/// The outcome of a call that skips its body while another holder has a lock, or because the work is done.
-async fn unless_skipped(acquiring: Acquiring) -> Result<Option<Acquired>, LockError> {
-    match unless_busy(acquiring).await {
-        Ok(acquired) => Ok(acquired.ok()),
-        Err(LockError::Done { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The outcome of a call that does not run its body while another holder has a lock.
-async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, LockError> {
-    match acquiring.await {
-        Ok(acquired) => Ok(Ok(acquired)),
-        Err(error) => Busy::of(&error).map(Err).ok_or(error),
     }
 }

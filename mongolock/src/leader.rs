@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use crate::lock::{DistributedLock, One};
 use crate::name::RenderedName;
 use crate::run::OnLost;
-use crate::timing::CAMPAIGN_PAUSE;
+use crate::timing::FAILED_PAUSE;
 use crate::{
     IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput,
     LockProvider, LockState, LossReason,
@@ -116,7 +116,7 @@ impl Leader {
                     return T::from_lock_error(LockError::ShutDown { name });
                 }
                 Err(LockError::Lost { .. }) => {}
-                Err(error) if error.meaning().passes() => sleep(CAMPAIGN_PAUSE).await,
+                Err(error) if error.meaning().passes() => sleep(FAILED_PAUSE).await,
                 Err(error) => return T::from_lock_error(error),
             }
         }

@@ -1,16 +1,14 @@
 //! The commands of a guarded commit on the caller's session.
 
-use std::time::Duration;
-
 use mongodb::ClientSession;
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::open::OpenCommit;
 use crate::LockError;
-use crate::backoff::Backoff;
+use crate::backoff::Repetitions;
 use crate::engine::Lease;
 use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
 use crate::store::reply::{labelled, with_label};
@@ -21,6 +19,8 @@ const NOT_BEGUN: &str = "the session has no transaction (a standalone server doe
 pub(super) const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 /// A transaction was committed. The error says that its write concern cannot be met.
+const NO_GUARD: &str = "timed out waiting for the reply to the statement that guards the commit";
+
 pub(super) type Made = Result<(), LockError>;
 
 pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
@@ -74,7 +74,7 @@ async fn end_open(store: &Store, session: &mut ClientSession) {
 }
 
 async fn replace_open(store: &Store, session: &mut ClientSession) {
-    let mut repetitions = Repetitions::new();
+    let mut repetitions = Repetitions::new(COMMIT_LIMIT);
     while session.start_transaction().await.is_ok() {
         let begun = store.begin_transaction(session).await;
         let _ = session.abort_transaction().await;
@@ -92,7 +92,7 @@ pub(super) async fn send_guard(
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<GuardOutcome, LockError> {
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     loop {
         lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
@@ -105,7 +105,8 @@ pub(super) async fn send_guard(
                 return Err(none_to_guard(lease, NOT_BEGUN));
             }
             Ok(reply) => return reply,
-            Err(_) => return Err(no_guard().into()),
+            // The transaction is aborted, and can be repeated as a whole.
+            Err(_) => return Err(labelled(TRANSIENT_TRANSACTION_ERROR, NO_GUARD).into()),
         }
     }
 }
@@ -117,7 +118,7 @@ pub(super) async fn commit(
     open: OpenCommit<'_>,
     session: &mut ClientSession,
 ) -> Result<Made, LockError> {
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
@@ -162,32 +163,6 @@ pub(super) async fn commit(
     }
 }
 
-/// The repetitions of a command in a transaction.
-struct Repetitions {
-    /// The time from which the command is not sent again.
-    until: Instant,
-    backoff: Backoff,
-}
-
-impl Repetitions {
-    fn new() -> Self {
-        Self {
-            until: Instant::now() + COMMIT_LIMIT,
-            backoff: Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1)),
-        }
-    }
-
-    /// Waits for the next repetition; `false` if the time for them has passed.
-    async fn next(&mut self) -> bool {
-        let pause = self.backoff.next();
-        let has_time = Instant::now() + pause < self.until;
-        if has_time {
-            tokio::time::sleep(pause).await;
-        }
-        has_time
-    }
-}
-
 /// Whether the outcome of the commit is unknown for another reason than the time limit that the caller has set for it.
 fn is_unknown(error: &Error) -> bool {
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !is_max_time_expired(error)
@@ -198,12 +173,4 @@ fn is_unknown(error: &Error) -> bool {
 fn cannot_be_confirmed(error: &Error) -> bool {
     let is_write_concern = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)));
     is_write_concern && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-}
-
-/// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
-fn no_guard() -> Error {
-    labelled(
-        TRANSIENT_TRANSACTION_ERROR,
-        "timed out waiting for the reply to the statement that guards the commit",
-    )
 }

@@ -301,11 +301,8 @@ impl LockProviderBuilder {
 }
 
 fn default_owner() -> String {
-    format!(
-        "{}:{}",
-        gethostname::gethostname().to_string_lossy(),
-        std::process::id()
-    )
+    let host = gethostname::gethostname();
+    format!("{}:{}", host.to_string_lossy(), std::process::id())
 }
 
 impl AsRef<LockProvider> for LockProvider {
@@ -316,10 +313,7 @@ impl AsRef<LockProvider> for LockProvider {
 
 impl fmt::Debug for LockProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockProvider")
-            .field("owner", &self.engine.owner)
-            .field("options", self.options())
-            .finish_non_exhaustive()
+        self.engine.fmt(f)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::LockError;
 use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_PRIMARY};
+use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_LIMIT};
 
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
@@ -91,7 +91,7 @@ impl MongoStore {
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
         let is_primary = |hello: Document| hello.get_bool("isWritablePrimary").unwrap_or(false);
         let primary = self.hello_from(ReadPreference::Primary);
-        let reply = match timeout(PROBE_PRIMARY, primary).await {
+        let reply = match timeout(PROBE_LIMIT / 2, primary).await {
             Ok(Err(error)) if !error.meaning().is_refusal() => None,
             reply => reply.ok(),
         };

@@ -12,14 +12,13 @@ use tokio::time::Instant;
 
 use super::event::{LockEvent, LockEventKind};
 use crate::protocol::{LockId, Ms, Name, Sight, Value};
+use crate::store::Change;
 use crate::{FencingToken, lock_id, permit_id};
 
 /// The locks that are taken, as far as changes and reads have told.
 #[derive(Default)]
 pub(super) struct Known {
     taken: BTreeMap<Name, Taken>,
-    /// A time before which no lease ends by what is known.
-    next_end: Option<Instant>,
     /// Whether the stream may still report changes that the last read of all locks already contained, because it was
     /// opened before that read.
     is_behind: bool,
@@ -48,8 +47,17 @@ impl Moment {
 }
 
 impl Known {
-    /// Takes over what the stream tells of a lock: its document, or its fields that have changed.
-    pub(super) fn change(&mut self, name: &Name, sight: Option<&Sight>, time: Moment) -> Option<LockEvent> {
+    /// Takes over what the stream tells: of a lock its document, or its fields that have changed, or the end of all documents.
+    pub(super) fn change(&mut self, change: &Change) -> Vec<LockEvent> {
+        let time = Moment::now(change.at);
+        match &change.news {
+            Some(news) if news.name.is_empty() => self.all_deleted(time),
+            Some(news) => Vec::from_iter(self.change_of(&news.name, news.sight.as_ref(), time)),
+            None => Vec::new(),
+        }
+    }
+
+    fn change_of(&mut self, name: &Name, sight: Option<&Sight>, time: Moment) -> Option<LockEvent> {
         let at = time.at.timestamp_millis();
         let known = self.taken.get(name).filter(|_| self.is_behind);
         if known.is_some_and(|known| Some(at) < known.acquired_at) {
@@ -96,23 +104,17 @@ impl Known {
     }
 
     /// The ends of all holds that are known, and an event without a name for all others.
-    pub(super) fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
+    fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
         let mut events = self.end_all(LockEventKind::Deleted, |_| true, time);
         events.push(LockEvent::new(LockEventKind::Deleted, time.at));
         events
     }
 
     /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Name> {
-        self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
+    pub(super) fn due(&self, now: Instant) -> Vec<Name> {
         let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
         let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
         due.map(|(name, _)| Arc::clone(name)).collect()
-    }
-
-    /// A time at which [`Self::due`] may return a lock; `None` if there is none.
-    pub(super) fn next_end(&self) -> Option<Instant> {
-        self.next_end
     }
 
     /// Compares a whole document with what is known of its lock.
@@ -148,7 +150,6 @@ impl Known {
             None if is_over && lock_id::is_mark(lock_id) => {}
             _ => return self.begin(name, sight, lock_id, ends, time),
         }
-        self.next_end = self.next_end.into_iter().chain(ends).min();
         None
     }
 
@@ -177,7 +178,6 @@ impl Known {
             ends,
         };
         self.taken.insert(Arc::clone(name), taken);
-        self.next_end = self.next_end.into_iter().chain(ends).min();
         Some(LockEvent {
             previous_owner,
             expires_at: document.expires_at.date().map(DateTime::from_millis),
