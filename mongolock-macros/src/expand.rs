@@ -68,15 +68,24 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     } else {
         outcome::failed(&private, returned)
     };
+    // The error comes first: of two errors about a type the compiler reports the first one.
     let not_acquired = match &lock.on_busy {
         OnBusy::Wait | OnBusy::Fail => failed,
-        OnBusy::Skip => outcome::skipped(&private, returned),
+        OnBusy::Skip => {
+            let skipped = outcome::skipped(&private, returned);
+            quote_spanned! {Span::mixed_site()=>
+                match #private::skips(error) {
+                    ::core::result::Result::Err(error) => #failed,
+                    ::core::result::Result::Ok(()) => #skipped,
+                }
+            }
+        }
         OnBusy::Call(busy_function) => {
             let answer = outcome::answered(busy_function, returned);
             quote_spanned! {Span::mixed_site()=>
                 match #private::busy(error) {
-                    ::core::result::Result::Ok(busy) => #answer,
                     ::core::result::Result::Err(error) => #failed,
+                    ::core::result::Result::Ok(busy) => #answer,
                 }
             }
         }

@@ -34,10 +34,9 @@ pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStr
     }
 }
 
-/// The return value of a call that is skipped if another holder has the lock, or the work is done.
+/// The return value of the call if another holder has the lock.
 pub(crate) fn skipped(private: &TokenStream, returned: &Type) -> TokenStream {
-    let skipped = quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>);
-    quote_spanned!(Span::mixed_site()=> #skipped(error))
+    quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>())
 }
 
 /// The return value of the user's function for a busy lock. Every token has the position of the path, so that a

@@ -44,11 +44,21 @@ pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
-/// The return value of a call with `on_busy = "skip"` whose lock was not acquired: the skipped value if another holder has the
-/// lock, or the work is done.
+/// The return value of a call whose body did not run because another holder has the lock.
 #[must_use]
-pub fn skipped<T: SkipOutput>(error: LockError) -> T {
-    T::skipped(error)
+pub fn skipped<T: SkipOutput>() -> T {
+    T::skipped()
+}
+
+/// Whether a call with `on_busy = "skip"` is skipped: another holder has the lock, or the work is done.
+///
+/// # Errors
+/// Any other error.
+pub fn skips(error: LockError) -> Result<(), LockError> {
+    match error {
+        LockError::Done { .. } => Ok(()),
+        error => busy(error).map(drop),
+    }
 }
 
 /// What is known of the other holder, for the function of `on_busy = path`.
@@ -61,17 +71,13 @@ pub fn busy(error: LockError) -> Result<Busy, LockError> {
 
 /// Both conditions of `on_busy = "skip"` as one, so that the compiler reports a type that meets neither only once.
 pub trait SkipOutput {
-    /// The skipped value for a busy lock and for work that is done; any other error as an error.
-    fn skipped(error: LockError) -> Self;
+    /// The value of a call whose body did not run.
+    fn skipped() -> Self;
 }
 
 impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
-    fn skipped(error: LockError) -> Self {
-        if matches!(error, LockError::Done { .. }) || Busy::of(&error).is_some() {
-            T::from_success(T::Success::skipped())
-        } else {
-            T::from_lock_error(error)
-        }
+    fn skipped() -> Self {
+        T::from_success(T::Success::skipped())
     }
 }
 
@@ -90,7 +96,7 @@ pub trait SkipsWhenDone<T> {
 impl<T: SkipOutput> SkipsWhenDone<T> for PhantomData<T> {
     fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         match error {
-            LockError::Done { .. } => Ok(T::skipped(error)),
+            LockError::Done { .. } => Ok(T::skipped()),
             error => Err(error),
         }
     }
@@ -204,7 +210,7 @@ impl Call {
     /// Sets `once`: marks are kept for the retention of the provider.
     pub fn once(mut self) -> Self {
         if let Ok(provider) = &self.provider {
-            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.engine().config.retention));
         }
         self
     }

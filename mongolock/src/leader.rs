@@ -49,19 +49,15 @@ impl LockProvider {
     /// metrics and spans its template is `leader:<name>` if it has none of its own.
     pub fn leader(&self, name: impl IntoLockName) -> Leader {
         let name = RenderedName::new(name).or_template("leader:<name>");
-        Leader::new(self, self.of_kind(One::new(name)))
+        Leader {
+            lock: self.of_kind(One::new(name)).acquire_timeout(None),
+            admin: self.admin(),
+            on_lost: OnLost::Cancel,
+        }
     }
 }
 
 impl Leader {
-    fn new(provider: &LockProvider, lock: DistributedLock) -> Self {
-        Self {
-            lock: lock.acquire_timeout(None),
-            admin: provider.admin(),
-            on_lost: OnLost::Cancel,
-        }
-    }
-
     /// How long the leader keeps the lead without a renewal: the time after which a leader that has crashed is replaced. 100 ms to 7
     /// days, as [`expiry`](crate::DistributedLock::expiry) of a lock.
     pub fn expiry(mut self, expiry: Duration) -> Self {

@@ -4,14 +4,10 @@
 //! measurement is a few atomic operations. A label is a constant of the program, never the name of a lock: there may be
 //! very many names, and each label is a time series of its own.
 
+// Only the feature records what is measured.
 #![cfg_attr(
     not(feature = "metrics"),
-    expect(
-        dead_code,
-        unused_variables,
-        clippy::unused_self,
-        reason = "only the feature records what is measured"
-    )
+    expect(dead_code, unused_variables, clippy::unused_self)
 )]
 
 #[cfg(feature = "metrics")]
@@ -101,9 +97,6 @@ const KINDS: [&str; 9] = [
 /// The reasons of losses, in the order of their declaration.
 const REASONS: [LossReason; 3] = [LossReason::Expired, LossReason::Gone, LossReason::ShutDown];
 
-/// The label of locks whose names have no template.
-const NO_LABEL: &str = "-";
-
 /// The commands that have ended.
 const COMMANDS: &str = "mongolock_commands_total";
 
@@ -129,12 +122,12 @@ pub(crate) struct CommandMeter {
 }
 
 impl Meter {
-    /// The metrics of the locks with this label. The first call for a label makes their handles, and with them its time
+    /// The metrics of the locks with this label; `-` stands for names without a template. The first call for a label makes their handles, and with them its time
     /// series; later calls allocate nothing.
     pub(crate) fn of(&self, label: Option<&'static str>) -> LockMeter {
         LockMeter {
             #[cfg(feature = "metrics")]
-            handles: self.handles(label.unwrap_or(NO_LABEL)),
+            handles: self.handles(label.unwrap_or("-")),
         }
     }
 
@@ -211,10 +204,7 @@ impl Handles {
         };
         Self {
             acquires: OUTCOMES.map(acquires),
-            wait: time(
-                "mongolock_wait_seconds",
-                "How long calls waited for a lock, whatever the outcome",
-            ),
+            wait: time("mongolock_wait_seconds", "How long calls waited for a lock"),
             hold: time("mongolock_hold_seconds", "How long locks were held"),
             held: now("mongolock_held", "Locks that are held"),
             waiting: now("mongolock_waiting", "Calls that wait for a lock"),
@@ -223,10 +213,7 @@ impl Handles {
                 description: "Holds that passed on in the process without a command", unit: Unit::Count,
                 "mongolock_handovers_total", "lock" => label
             ),
-            renewal_age: time(
-                "mongolock_renewal_age_seconds",
-                "The age of leases when their renewal was confirmed",
-            ),
+            renewal_age: time("mongolock_renewal_age_seconds", "The age of renewed leases"),
         }
     }
 

@@ -66,10 +66,6 @@ impl HoldFields<'_> {
     fn token(&self) -> Option<i64> {
         self.permit().is_none().then(|| self.token.get())
     }
-
-    fn held_ms(&self) -> u64 {
-        millis(self.held)
-    }
 }
 
 pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {
@@ -107,7 +103,7 @@ pub(crate) fn released(hold: &HoldFields<'_>, how: &str, owner: Option<&str>) {
     event!(
         debug: "mongolock.released", "the hold has ended",
         lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
-        lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = hold.held_ms(),
+        lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = millis(hold.held),
     );
 }
 
@@ -133,7 +129,7 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
     event!(
         warn: "mongolock.lost", "the lease ended before the work did",
         lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
-        held_ms = hold.held_ms(), reason = reason.as_str(),
+        held_ms = millis(hold.held), reason = reason.as_str(),
     );
 }
 
@@ -249,7 +245,7 @@ pub(crate) fn hold_span(
 }
 
 pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
-    span.record("held_ms", hold.held_ms());
+    span.record("held_ms", millis(hold.held));
     span.record("outcome", outcome);
 }
 

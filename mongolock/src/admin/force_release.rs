@@ -105,18 +105,13 @@ impl ForceRelease {
     }
 
     async fn send(self) -> Result<bool, LockError> {
-        let Self {
-            engine,
-            name,
-            only_if,
-            permit,
-        } = self;
-        let name = name?;
-        let name = permit.map_or_else(|| Arc::from(&*name), |number| permit_id::new(&name, number));
+        let (engine, name) = (self.engine, self.name?);
+        let number = self.permit;
+        let name = number.map_or_else(|| Arc::from(&*name), |number| permit_id::new(&name, number));
         let margin = engine.config.options.takeover_margin;
         let looked = Looked::Names(vec![name]);
         let mut stuck = engine.store.stuck(&looked, margin).await?;
-        if let Some(token) = only_if {
+        if let Some(token) = self.only_if {
             stuck.retain(|(_, sight)| sight.document.token == Value::Long(token.get()));
         }
         let Some((name, sight)) = stuck.pop() else {

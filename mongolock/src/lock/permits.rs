@@ -3,9 +3,8 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{Engine, Lease};
+use crate::engine::Lease;
 use crate::name::RenderedName;
 use crate::options::ensure;
 use crate::protocol::Sight;
@@ -90,8 +89,8 @@ impl Kind for Permits {
         Wanted::Permit(permit_id::group(self.name.text()), self.number)
     }
 
-    fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
-        LockContext::enclosing_permit(engine, name)
+    fn is_hold(lease: &Lease, name: &str) -> bool {
+        permit_id::parts(&lease.key().name).is_some_and(|(semaphore, _)| semaphore == name)
     }
 }
 

@@ -217,10 +217,6 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn retention(&self) -> Duration {
-        self.engine.config.retention
-    }
-
     /// Makes this the global provider: that of every annotated function without a `provider` argument.
     ///
     /// # Errors

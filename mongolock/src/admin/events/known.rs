@@ -65,7 +65,7 @@ impl Known {
             return None;
         }
         match sight {
-            Some(sight) => self.see(name, sight, time),
+            Some(sight) => self.see(name, sight, false, time),
             None => self.end(LockEventKind::Deleted, name, time),
         }
     }
@@ -81,7 +81,7 @@ impl Known {
         let names: HashSet<&Name> = found.iter().map(|(name, _)| name).collect();
         let mut events = self.end_all(LockEventKind::Released, |name| !names.contains(name), time);
         for (name, sight) in found {
-            events.extend(self.see_whole(name, sight, time));
+            events.extend(self.see(name, sight, true, time));
         }
         events
     }
@@ -92,7 +92,7 @@ impl Known {
         for (name, sight) in found {
             let known = self.taken.get(name);
             if known.is_some_and(|known| !sight.document.is_sound() || sight.has(&known.lock_id)) {
-                events.extend(self.see_whole(name, sight, time));
+                events.extend(self.see(name, sight, true, time));
             }
         }
         for name in due {
@@ -117,21 +117,15 @@ impl Known {
         due.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// Compares a whole document with what is known of its lock.
-    fn see_whole(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
-        if sight.document.is_sound() {
-            self.see(name, sight, time)
-        } else {
-            self.damaged(name, time)
-        }
-    }
-
-    /// Compares the fields of a document with what is known of its lock.
-    fn see(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
+    /// Compares a whole document, or the fields of one that have changed, with what is known of its lock.
+    fn see(&mut self, name: &Name, sight: &Sight, is_whole: bool, time: Moment) -> Option<LockEvent> {
         let document = &sight.document;
         let has_end = matches!(document.expires_at, Value::Missing | Value::Date(_));
-        let Some(lock_id) = document.lock_id.text().filter(|_| has_end) else {
-            return self.damaged(name, time);
+        let is_readable = has_end && (document.is_sound() || !is_whole);
+        let Some(lock_id) = document.lock_id.text().filter(|_| is_readable) else {
+            // A document that was none of a lock before is not damaged.
+            let is_known = self.taken.contains_key(name);
+            return is_known.then(|| self.end(LockEventKind::Damaged, name, time))?;
         };
         if lock_id::taken_by(lock_id).is_empty() {
             return self.end(LockEventKind::Released, name, time);
@@ -164,22 +158,20 @@ impl Known {
     ) -> Option<LockEvent> {
         let document = &sight.document;
         let before = self.taken.get(name);
-        let replaced = before.filter(|before| !lock_id::is_mark(&before.lock_id));
-        let (kind, replaced) = match kind(lock_id) {
-            LockEventKind::Acquired if replaced.is_some() => (LockEventKind::TakenOver, replaced),
-            kind => (kind, None),
-        };
-        let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
-        let previous_owner = previous_owner.map(str::to_owned);
         let taken = Taken {
             lock_id: Arc::clone(lock_id),
             token: document.token.long().or_else(|| before?.token),
             acquired_at: document.acquired_at.date().or_else(|| before?.acquired_at),
             ends,
         };
-        self.taken.insert(Arc::clone(name), taken);
+        let before = self.taken.insert(Arc::clone(name), taken);
+        let before = before.filter(|before| !lock_id::is_mark(&before.lock_id));
+        let (kind, replaced) = match kind(lock_id) {
+            LockEventKind::Acquired if before.is_some() => (LockEventKind::TakenOver, before),
+            kind => (kind, None),
+        };
         Some(LockEvent {
-            previous_owner,
+            previous_owner: replaced.and_then(|before| lock_id::owner(&before.lock_id).map(str::to_owned)),
             expires_at: document.expires_at.date().map(DateTime::from_millis),
             ..self.event(kind, name, time.at)?
         })
@@ -197,12 +189,6 @@ impl Known {
             expires_at: sight.document.expires_at.date().map(DateTime::from_millis),
             ..self.event(LockEventKind::Expired, name, time.at)?
         })
-    }
-
-    /// The document cannot be read as that of a lock. One that was none before is not damaged.
-    fn damaged(&mut self, name: &Name, time: Moment) -> Option<LockEvent> {
-        let is_known = self.taken.contains_key(name);
-        is_known.then(|| self.end(LockEventKind::Damaged, name, time))?
     }
 
     /// Notes the end of a hold, which may be one that is not known.
