@@ -52,11 +52,11 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     let returned = &erase_opaque_types(written);
     let call = build_call(lock);
     let name = build_name(lock);
+    let private = private_module(lock);
     let acquire = match &lock.on_busy {
         OnBusy::Wait => quote!(wait),
-        OnBusy::Skip => quote!(skip),
         OnBusy::Fail => quote!(fail),
-        OnBusy::Call(_) => quote!(acquired_or_busy),
+        OnBusy::Skip | OnBusy::Call(_) => quote!(skip),
     };
     let has_marks = lock.is_once
         || lock.tick.is_some()
@@ -64,39 +64,40 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     // If the compiler infers a part of the type, it cannot choose between two traits.
     let is_inferred = quote!(#written).to_string() != quote!(#returned).to_string();
     let failed = if has_marks && !is_inferred {
-        outcome::done_or_failed(&private_module(lock), returned)
+        outcome::done_or_failed(&private, returned)
     } else {
-        outcome::failed(&private_module(lock), returned)
+        outcome::failed(&private, returned)
     };
-    let run = run_body(function, lock, returned, block);
-    let outcomes = match &lock.on_busy {
-        OnBusy::Wait | OnBusy::Fail => run,
+    // The error comes first: of two errors about a type the compiler reports the first one.
+    let not_acquired = match &lock.on_busy {
+        OnBusy::Wait | OnBusy::Fail => failed,
+        OnBusy::Skip => {
+            let skipped = outcome::skipped(&private, returned);
+            quote_spanned! {Span::mixed_site()=>
+                match #private::skips(error) {
+                    ::core::result::Result::Err(error) => #failed,
+                    ::core::result::Result::Ok(()) => #skipped,
+                }
+            }
+        }
         OnBusy::Call(busy_function) => {
             let answer = outcome::answered(busy_function, returned);
             quote_spanned! {Span::mixed_site()=>
-                match acquired {
-                    ::core::result::Result::Ok(acquired) => #run,
-                    ::core::result::Result::Err(busy) => #answer,
-                }
-            }
-        }
-        OnBusy::Skip => {
-            let skipped = outcome::skipped(&private_module(lock), returned);
-            quote_spanned! {Span::mixed_site()=>
-                match acquired {
-                    ::core::option::Option::Some(acquired) => #run,
-                    ::core::option::Option::None => #skipped,
+                match #private::busy(error) {
+                    ::core::result::Result::Err(error) => #failed,
+                    ::core::result::Result::Ok(busy) => #answer,
                 }
             }
         }
     };
+    let run = run_body(function, lock, returned, block);
     let variable = mark::variable();
     quote_spanned! {Span::mixed_site()=>
         let #variable = #call;
         let name = #name;
         return match #variable.#acquire(name).await {
-            ::core::result::Result::Err(error) => #failed,
-            ::core::result::Result::Ok(acquired) => #outcomes,
+            ::core::result::Result::Err(error) => #not_acquired,
+            ::core::result::Result::Ok(acquired) => #run,
         };
     }
 }

@@ -21,12 +21,12 @@ pub(crate) fn failed(private: &TokenStream, returned: &Type) -> TokenStream {
 /// The return value of the call if the lock could not be acquired, perhaps because its work is done: the trait that the
 /// method lookup finds first exists only for types that have a skipped value.
 pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStream {
-    let not_run = quote_spanned!(first_and_last_span(returned).0=> #private::NotRun::<#returned>);
+    let not_run = quote_spanned!(first_and_last_span(returned).0=> ::core::marker::PhantomData::<#returned>);
     let failed = failed(private, returned);
     quote_spanned! {Span::mixed_site()=>
         {
             use #private::{FailsWhenDone as _, SkipsWhenDone as _};
-            match (&#not_run::new()).skipped_if_done(error) {
+            match (&#not_run).skipped_if_done(error) {
                 ::core::result::Result::Ok(skipped) => skipped,
                 ::core::result::Result::Err(error) => #failed,
             }

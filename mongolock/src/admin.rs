@@ -1,13 +1,14 @@
 mod events;
 mod force_release;
 mod info_stream;
+mod request;
 
-use std::fmt;
 use std::sync::Arc;
 
 pub use self::events::{LockEvent, LockEventKind, LockEvents};
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
+use self::request::request;
 use crate::engine::Engine;
 use crate::name;
 use crate::store::{IndexState, Looked, info};
@@ -20,7 +21,7 @@ use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 /// Names are used unchecked, because another program may have used names that [`lock`](crate::LockProvider::lock)
 /// refuses. The database user needs the privileges `find` and `update`. The calls also work after
 /// [`shutdown`](crate::LockProvider::shutdown).
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct LockAdmin {
     engine: Arc<Engine>,
 }
@@ -345,23 +346,9 @@ async fn release_owner(engine: Arc<Engine>, owner: String) -> Result<u64, LockEr
             }
         }
     }
-    trace::owner_forced(&owner, count);
+    trace::forced(None, Some(&owner), count);
     if count > 0 && *engine.owner == owner {
         engine.renew_now(None);
     }
     failed.map(|()| count)
-}
-
-/// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.
-async fn request<T: Send + 'static>(
-    what: &str,
-    command: impl Future<Output = Result<T, LockError>> + Send + 'static,
-) -> Result<T, LockError> {
-    task::limited(ADMIN_REPLY_LIMIT, what, task::start(command)).await
-}
-
-impl fmt::Debug for LockAdmin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockAdmin").finish_non_exhaustive()
-    }
 }

@@ -50,6 +50,25 @@ pub fn skipped<T: SkipOutput>() -> T {
     T::skipped()
 }
 
+/// Whether a call with `on_busy = "skip"` is skipped: another holder has the lock, or the work is done.
+///
+/// # Errors
+/// Any other error.
+pub fn skips(error: LockError) -> Result<(), LockError> {
+    match error {
+        LockError::Done { .. } => Ok(()),
+        error => busy(error).map(drop),
+    }
+}
+
+/// What is known of the other holder, for the function of `on_busy = path`.
+///
+/// # Errors
+/// Any other error.
+pub fn busy(error: LockError) -> Result<Busy, LockError> {
+    Busy::of(&error).ok_or(error)
+}
+
 /// Both conditions of `on_busy = "skip"` as one, so that the compiler reports a type that meets neither only once.
 pub trait SkipOutput {
     /// The value of a call whose body did not run.
@@ -62,38 +81,19 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
-/// Decides whether a call with `once` or `once_per` whose body did not run has a value to return: the skipped value if the
-/// work is done and the return type has one.
+/// A return type with a skipped value, which a call with `once` or `once_per` returns if the work is done.
 ///
-/// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
-/// cannot be skipped. The decision does not require that the type can carry an error, which [`failed`] and `output` do.
-#[derive(Debug)]
-pub struct NotRun<T>(PhantomData<T>);
-
-impl<T> NotRun<T> {
-    /// The decision for this return type.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "only the expansion makes one")]
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-/// A return type with a skipped value.
-pub trait SkipsWhenDone {
-    /// The return type.
-    type Output;
-
+/// The compiler finds this trait first, because it takes one reference less, and [`FailsWhenDone`] for a type that cannot be
+/// skipped. The choice does not require that the type can carry an error, which [`failed`] and `output` do.
+pub trait SkipsWhenDone<T> {
     /// The skipped value if the work is done.
     ///
     /// # Errors
     /// Any other error.
-    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
 }
 
-impl<T: SkipOutput> SkipsWhenDone for NotRun<T> {
-    type Output = T;
-
+impl<T: SkipOutput> SkipsWhenDone<T> for PhantomData<T> {
     fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         match error {
             LockError::Done { .. } => Ok(T::skipped()),
@@ -103,20 +103,15 @@ impl<T: SkipOutput> SkipsWhenDone for NotRun<T> {
 }
 
 /// A return type without a skipped value.
-pub trait FailsWhenDone {
-    /// The return type.
-    type Output;
-
+pub trait FailsWhenDone<T> {
     /// Nothing, in the form of the error.
     ///
     /// # Errors
     /// Every error.
-    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
 }
 
-impl<T> FailsWhenDone for &NotRun<T> {
-    type Output = T;
-
+impl<T> FailsWhenDone<T> for &PhantomData<T> {
     fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         Err(error)
     }
@@ -215,7 +210,7 @@ impl Call {
     /// Sets `once`: marks are kept for the retention of the provider.
     pub fn once(mut self) -> Self {
         if let Ok(provider) = &self.provider {
-            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.engine().config.retention));
         }
         self
     }
@@ -251,23 +246,14 @@ impl Call {
         self.acquire(names.into(), OnBusy::TryOnce)
     }
 
-    /// Acquires with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the attribute itself sets
-    /// one.
-    pub fn skip<N: Into<Names>>(
-        self,
-        names: N,
-    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> + use<N> {
-        let on_busy = self.on_busy_of_skip();
-        unless_skipped(self.acquire(names.into(), on_busy))
-    }
-
-    /// Acquires with `on_busy = path`, as long as with `on_busy = "skip"`.
-    pub fn acquired_or_busy<N: Into<Names>>(
-        self,
-        names: N,
-    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> + use<N> {
-        let on_busy = self.on_busy_of_skip();
-        unless_busy(self.acquire(names.into(), on_busy))
+    /// Acquires with `on_busy = "skip"` or `on_busy = path`: it makes one attempt, or waits for the `acquire_timeout` if the
+    /// attribute itself sets one.
+    pub fn skip<N: Into<Names>>(self, names: N) -> Acquiring {
+        if self.options.has_own_timeout {
+            self.wait(names)
+        } else {
+            self.fail(names)
+        }
     }
 
     fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
@@ -294,30 +280,5 @@ impl Call {
         let (options, on_lost) = (self.options, self.on_lost);
         let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
         Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
-    }
-
-    fn on_busy_of_skip(&self) -> OnBusy {
-        if self.options.has_own_timeout {
-            OnBusy::Wait
-        } else {
-            OnBusy::TryOnce
-        }
-    }
-}
-
-/// The outcome of a call that skips its body while another holder has a lock, or because the work is done.
-async fn unless_skipped(acquiring: Acquiring) -> Result<Option<Acquired>, LockError> {
-    match unless_busy(acquiring).await {
-        Ok(acquired) => Ok(acquired.ok()),
-        Err(LockError::Done { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The outcome of a call that does not run its body while another holder has a lock.
-async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, LockError> {
-    match acquiring.await {
-        Ok(acquired) => Ok(Ok(acquired)),
-        Err(error) => Busy::of(&error).map(Err).ok_or(error),
     }
 }

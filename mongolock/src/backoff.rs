@@ -1,29 +1,40 @@
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The pauses between attempts: each is a random time between the minimum and three times the pause before it, so that
-/// many processes spread out
+use tokio::time::{Instant, sleep};
+
+/// The first pause, and the least one.
+const LEAST: Duration = Duration::from_millis(20);
+
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The repetitions of a request. The pause before each is a random time between the least one and three times the pause
+/// before it, so that many processes spread out
 /// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
-pub(crate) struct Backoff {
-    range: RangeInclusive<Duration>,
-    /// The pause that was returned last; before the first one it is the minimum.
-    last: Duration,
+pub(crate) struct Repetitions {
+    /// The time from which the request is not sent again.
+    until: Instant,
+    /// The last pause; before the first one it is the least one.
+    pause: Duration,
 }
 
-impl Backoff {
-    pub(crate) fn new(range: RangeInclusive<Duration>) -> Self {
+impl Repetitions {
+    /// Repetitions for this time from now on.
+    pub(crate) fn new(limit: Duration) -> Self {
         Self {
-            last: *range.start(),
-            range,
+            until: Instant::now() + limit,
+            pause: LEAST,
         }
     }
 
-    /// The next pause.
-    pub(crate) fn next(&mut self) -> Duration {
-        let (min, max) = (*self.range.start(), *self.range.end());
-        let high = (self.last * 3).clamp(min, max);
-        self.last = min + high.saturating_sub(min).mul_f64(fastrand::f64());
-        self.last
+    /// Waits for the next repetition; `false` if the time for them has passed.
+    pub(crate) async fn next(&mut self) -> bool {
+        let more = (self.pause * 3).min(LONGEST) - LEAST;
+        self.pause = LEAST + more.mul_f64(fastrand::f64());
+        let has_time = Instant::now() + self.pause < self.until;
+        if has_time {
+            sleep(self.pause).await;
+        }
+        has_time
     }
 }
 
@@ -36,19 +47,17 @@ pub(crate) fn spread(pause: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    #[test]
-    fn pauses_stay_in_their_range_and_grow_and_differ() {
-        let range = Duration::from_millis(10)..=Duration::from_millis(800);
-        let mut backoff = Backoff::new(range.clone());
-        let pauses: Vec<_> = (0..10_000).map(|_| backoff.next()).collect();
-        assert!(pauses.iter().all(|pause| range.contains(pause)));
-        assert!(pauses.iter().any(|pause| *pause > Duration::from_millis(400)));
+    #[tokio::test(start_paused = true)]
+    async fn pauses_stay_in_their_range_and_grow_and_differ_until_the_time_has_passed() {
+        let (begun, limit) = (Instant::now(), Duration::from_secs(3600));
+        let mut repetitions = Repetitions::new(limit);
+        let mut pauses = Vec::new();
+        while repetitions.next().await {
+            pauses.push(repetitions.pause);
+        }
+        assert!(begun.elapsed() < limit && begun.elapsed() > limit - LONGEST);
+        assert!(pauses.iter().all(|pause| (LEAST..=LONGEST).contains(pause)));
+        assert!(pauses.iter().any(|pause| *pause > LONGEST / 2));
         assert!(pauses.windows(2).all(|pair| pair[0] != pair[1]));
-    }
-
-    #[test]
-    fn a_fixed_interval_stays_fixed() {
-        let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_millis(50));
-        assert!((0..100).all(|_| backoff.next() == Duration::from_millis(50)));
     }
 }

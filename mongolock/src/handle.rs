@@ -146,12 +146,6 @@ impl LeaseHandle {
     }
 }
 
-/// The text of a handle with this document.
-#[cfg(fuzzing)]
-pub(crate) fn encoded(document: &str) -> String {
-    text::encoded(document)
-}
-
 /// The error for a handle that cannot be used; the reason does not repeat its text.
 pub(crate) fn invalid(reason: impl Into<String>) -> LockError {
     LockError::InvalidHandle {

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use crate::lock::{DistributedLock, One};
 use crate::name::RenderedName;
 use crate::run::OnLost;
-use crate::timing::CAMPAIGN_PAUSE;
+use crate::timing::FAILED_PAUSE;
 use crate::{
     IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput,
     LockProvider, LockState, LossReason,
@@ -49,19 +49,15 @@ impl LockProvider {
     /// metrics and spans its template is `leader:<name>` if it has none of its own.
     pub fn leader(&self, name: impl IntoLockName) -> Leader {
         let name = RenderedName::new(name).or_template("leader:<name>");
-        Leader::new(self, self.of_kind(One::new(name)))
+        Leader {
+            lock: self.of_kind(One::new(name)).acquire_timeout(None),
+            admin: self.admin(),
+            on_lost: OnLost::Cancel,
+        }
     }
 }
 
 impl Leader {
-    fn new(provider: &LockProvider, lock: DistributedLock) -> Self {
-        Self {
-            lock: lock.acquire_timeout(None),
-            admin: provider.admin(),
-            on_lost: OnLost::Cancel,
-        }
-    }
-
     /// How long the leader keeps the lead without a renewal: the time after which a leader that has crashed is replaced. 100 ms to 7
     /// days, as [`expiry`](crate::DistributedLock::expiry) of a lock.
     pub fn expiry(mut self, expiry: Duration) -> Self {
@@ -116,7 +112,7 @@ impl Leader {
                     return T::from_lock_error(LockError::ShutDown { name });
                 }
                 Err(LockError::Lost { .. }) => {}
-                Err(error) if error.meaning().passes() => sleep(CAMPAIGN_PAUSE).await,
+                Err(error) if error.meaning().passes() => sleep(FAILED_PAUSE).await,
                 Err(error) => return T::from_lock_error(error),
             }
         }

@@ -156,37 +156,3 @@ pub use token::FencingToken;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
-
-/// The functions that the fuzz targets call.
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub mod fuzzing {
-    /// The text of a handle with this document.
-    #[must_use]
-    pub fn handle_of(document: &str) -> String {
-        crate::handle::encoded(document)
-    }
-
-    /// Reads a text as a handle.
-    ///
-    /// # Panics
-    ///
-    /// If what was read is not the handle of that text, or an error repeats the text.
-    pub fn read_handle(text: &str) {
-        match text.parse::<crate::LeaseHandle>() {
-            Ok(handle) => {
-                assert_eq!(handle.text(), text.trim());
-                let again: crate::LeaseHandle = handle.text().parse().expect("it was read before");
-                assert_eq!((again.lock_id(), again.ids()), (handle.lock_id(), handle.ids()));
-                assert!(!format!("{handle:?}").contains(text));
-                // The times can be added to an `Instant`.
-                let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
-            }
-            // Only a text that looks like a handle is secret: any other text can be a part of the message itself.
-            Err(error) if text.starts_with("mlh1.") && text.len() > 24 => {
-                assert!(!error.to_string().contains(text))
-            }
-            Err(_) => {}
-        }
-    }
-}

@@ -285,7 +285,7 @@ impl<K: LockKind> Lock<K> {
     /// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
     fn refuse_own(&self) -> Result<(), LockError> {
         let is_own = |name: &&RenderedName| {
-            let own = K::enclosing(&self.engine, name.text());
+            let own = LockContext::enclosing(&self.engine, |lease| K::is_hold(lease, name.text()));
             own.is_some_and(|(_, lease)| !lease.is_over())
         };
         match self.kind.names().iter().find(is_own) {

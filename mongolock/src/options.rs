@@ -1,5 +1,6 @@
 //! The options of a provider and of one lock, and their bounds.
 
+use std::fmt::{self, Debug, Display};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,56 +132,55 @@ impl Options {
 
     /// Returns an error for the first option that is out of its bounds; no value is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let (week, bound) = (Duration::ZERO..=WEEK, "it must be 0 to 7 days");
-        whole(
-            "expiry",
-            self.expiry,
-            MIN_EXPIRY..=WEEK,
-            "it must be 100 ms to 7 days",
-        )?;
-        whole("min_hold", self.min_hold, week.clone(), bound)?;
+        let (expiry, min_hold, week) = (self.expiry, self.min_hold, Duration::ZERO..=WEEK);
+        let (renew, max_hold) = (self.renew_interval(), self.max_hold.unwrap_or(WEEK));
+        whole("expiry", expiry, MIN_EXPIRY..=WEEK)?;
+        whole("min_hold", min_hold, week.clone())?;
         within(
             "acquire_timeout",
             self.acquire_timeout.unwrap_or_default(),
             week.clone(),
-            bound,
         )?;
-        let max_hold = self.max_hold.unwrap_or(WEEK);
-        within("max_hold", max_hold, week, bound)?;
-        let renew = self.renew_interval();
-        if renew < Duration::from_millis(1) || renew >= self.expiry {
-            let bound = format!(
-                "it must be at least 1 ms and less than `expiry` ({:?})",
-                self.expiry
-            );
-            return Err(refused("renew_interval", renew, bound));
-        }
+        within("max_hold", max_hold, week)?;
+        let is_shorter = (Duration::from_millis(1)..expiry).contains(&renew);
+        let bound = format_args!("it must be at least 1 ms and less than `expiry` ({expiry:?})");
+        ensure(is_shorter, "renew_interval", renew, bound)?;
         if let Some(once) = self.once {
             check_once(once)?;
-            if !self.min_hold.is_zero() {
-                let bound = "it does not go with `once_per` or `once`, whose mark keeps the lock taken";
-                return Err(refused("min_hold", self.min_hold, bound));
-            }
+            let bound = "it does not go with `once_per` or `once`, whose mark keeps the lock taken";
+            ensure(min_hold.is_zero(), "min_hold", min_hold, bound)?;
         }
-        if max_hold < self.min_hold {
-            let bound = format!("it must not be shorter than `min_hold` ({:?})", self.min_hold);
-            return Err(refused("max_hold", max_hold, bound));
-        }
-        Ok(())
+        let bound = format_args!("it must not be shorter than `min_hold` ({min_hold:?})");
+        ensure(max_hold >= min_hold, "max_hold", max_hold, bound)
     }
 }
 
-pub(crate) fn within(
+/// Returns an error for an option whose value is not within its bound.
+pub(crate) fn ensure(
+    is_met: bool,
     option: &'static str,
-    value: Duration,
-    allowed: RangeInclusive<Duration>,
-    bound: &str,
+    value: impl Debug,
+    bound: impl Display,
 ) -> Result<(), LockError> {
-    if allowed.contains(&value) {
+    if is_met {
         Ok(())
     } else {
         Err(refused(option, value, bound))
     }
+}
+
+fn refused(option: &'static str, value: impl Debug, bound: impl Display) -> LockError {
+    LockError::InvalidOption {
+        option,
+        value: format!("{value:?}"),
+        bound: bound.to_string(),
+    }
+}
+
+fn within(option: &'static str, value: Duration, allowed: RangeInclusive<Duration>) -> Result<(), LockError> {
+    let (least, most) = (Exact(*allowed.start()), Exact(*allowed.end()));
+    let bound = format_args!("it must be {least} to {most}");
+    ensure(allowed.contains(&value), option, value, bound)
 }
 
 /// The same for a time that a document has: MongoDB stores dates in milliseconds, so with a fraction of one the server and this process
@@ -189,28 +189,34 @@ pub(crate) fn whole(
     option: &'static str,
     value: Duration,
     allowed: RangeInclusive<Duration>,
-    bound: &str,
 ) -> Result<(), LockError> {
-    within(option, value, allowed, bound)?;
-    if value.subsec_nanos().is_multiple_of(1_000_000) {
-        Ok(())
-    } else {
-        Err(refused(option, value, "it must be whole milliseconds"))
+    within(option, value, allowed)?;
+    let is_whole = value.subsec_nanos().is_multiple_of(1_000_000);
+    ensure(is_whole, option, value, "it must be whole milliseconds")
+}
+
+/// A time in the greatest unit of which it is a multiple.
+struct Exact(Duration);
+
+impl Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        let units = [(86_400_000, " days"), (1000, " s"), (1, " ms")];
+        let unit = units
+            .iter()
+            .find(|(size, _)| millis >= *size && millis % size == 0);
+        let (size, symbol) = unit.unwrap_or(&(1, ""));
+        write!(f, "{}{symbol}", millis / size)
     }
 }
 
 /// Returns an error for a time that is out of its bounds.
 fn check_once(once: Once) -> Result<(), LockError> {
     match once {
-        Once::PerPeriod(period) => whole(
-            "once_per",
-            period,
-            MIN_PERIOD..=MAX_PERIOD,
-            "it must be 1 s to 366 days",
-        ),
+        Once::PerPeriod(period) => whole("once_per", period, MIN_PERIOD..=MAX_PERIOD),
         Once::Kept(retention) => {
             let bound = "with `once` it must be at least 1 h, because marks are kept for as long";
-            within("retention", retention, MIN_KEPT..=Duration::MAX, bound)
+            ensure(retention >= MIN_KEPT, "retention", retention, bound)
         }
     }
 }
@@ -231,39 +237,27 @@ pub(crate) fn check_database(name: &str) -> Result<(), LockError> {
 /// Returns an error for an owner that breaks a rule.
 pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
     for (prefix, meaning) in [(MARK_PREFIX, "finished work"), (KEPT_PREFIX, "a minimum hold")] {
-        if owner.starts_with(prefix) {
-            let bound = format!("it must not begin with `{prefix}`, which marks {meaning}");
-            return Err(refused("owner", owner, bound));
-        }
+        let bound = format_args!("it must not begin with `{prefix}`, which marks {meaning}");
+        ensure(!owner.starts_with(prefix), "owner", owner, bound)?;
     }
-    if owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control) {
-        let bound = "it must have 1 to 256 bytes and no control characters";
-        return Err(refused("owner", owner, bound));
-    }
-    Ok(())
+    let is_valid = (1..=256).contains(&owner.len()) && !owner.chars().any(char::is_control);
+    ensure(
+        is_valid,
+        "owner",
+        owner,
+        "it must have 1 to 256 bytes and no control characters",
+    )
 }
 
 /// Returns an error for a time that no detached lease can last.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), LockError> {
-    whole("ttl", ttl, MIN_EXPIRY..=WEEK, "it must be 100 ms to 7 days")
+    whole("ttl", ttl, MIN_EXPIRY..=WEEK)
 }
 
 /// The error for a call that marks work as done under a lock whose work may succeed any number of times.
 pub(crate) fn not_once(call: &str) -> LockError {
-    let bound = format!("`{call}` needs a lock with `once_per` or `once`");
+    let bound = format_args!("`{call}` needs a lock with `once_per` or `once`");
     refused("once", format_args!("not set"), bound)
-}
-
-pub(crate) fn refused(
-    option: &'static str,
-    value: impl std::fmt::Debug,
-    bound: impl Into<String>,
-) -> LockError {
-    LockError::InvalidOption {
-        option,
-        value: format!("{value:?}"),
-        bound: bound.into(),
-    }
 }
 
 /// The setters that a lock, a set and a semaphore have in common.

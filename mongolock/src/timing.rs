@@ -16,7 +16,8 @@ const fn millis(millis: u64) -> Duration {
 // Acquire requests.
 
 /// A command without a reply is given up this time after its limit at the server, which closes its connection: the
-/// server has ended the command by then, so the connection is dead, and another command can be sent instead.
+/// server has ended the command by then, so the connection is dead, and another command can be sent instead. A copy of a
+/// request about a detached lease is sent after this time.
 pub(crate) const NO_REPLY: Duration = seconds(2);
 
 /// The time without any reachable server after which an acquire request fails: three heartbeats of the driver, one each
@@ -37,10 +38,6 @@ pub(crate) const REFUSAL_LIMIT: Duration = seconds(10);
 /// The time for which a rejection for overload counts as the reason why replies are missing.
 pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
 
-/// The pause of a candidate for the lead whose wait has failed, so that an immediate failure does not cause a busy
-/// loop.
-pub(crate) const CAMPAIGN_PAUSE: Duration = seconds(1);
-
 // Releases.
 
 /// The limit at the server of a release, for instance at a document that the transaction of another client blocks.
@@ -48,10 +45,6 @@ pub(crate) const RELEASE_LIMIT: Duration = seconds(4);
 
 /// The time for which a caller waits until its release is confirmed; the release then continues in the background.
 pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
-
-/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection. The same is true
-/// of requests about detached leases.
-pub(crate) const MARK_OVERDUE: Duration = seconds(2);
 
 /// The time for which `shutdown` waits until every release and detachment is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
@@ -86,6 +79,10 @@ pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
 /// has ended the command, and no outcome depends on the reply.
 pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
 
+/// The pause of a loop whose last request has failed, so that an immediate failure does not cause a busy loop: of a
+/// candidate for the lead, and of a stream of events. Without change streams it is the pause between two reads.
+pub(crate) const FAILED_PAUSE: Duration = seconds(1);
+
 // The hosts of a connection string.
 
 /// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits this
@@ -98,11 +95,9 @@ pub(crate) const SEED_WAIT: Duration = seconds(2);
 
 // Health.
 
-/// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds.
+/// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds. For half of
+/// it the check waits for the primary, before any other member may reply.
 pub(crate) const PROBE_LIMIT: Duration = seconds(2);
-
-/// The part of it for which a health check waits for the primary, before any other member may reply.
-pub(crate) const PROBE_PRIMARY: Duration = seconds(1);
 
 /// The time after which a health check's request without a reply is given up, which closes its connection, so that a
 /// later check sends another one.
@@ -114,21 +109,13 @@ pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
 /// sends less than two commands a second while nothing happens.
 pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 
-/// The pause before such a stream is asked again whose end is not reached.
-pub(crate) const HISTORY_PAUSE: Duration = millis(50);
+/// The pause between two queries for leases that have ended, so that one query serves many of them, and before a stream
+/// of events goes on behind the end of the collection, which the past may have several times.
+pub(crate) const EVENTS_TOGETHER: Duration = millis(250);
 
 /// The time that a reply may take while the server reads the past. The server sends nothing until it has a batch of
 /// changes or has reached the end: about 11 s for 1 GB.
 pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
-
-/// The pause before a stream of events that has failed is opened again.
-pub(crate) const EVENTS_REOPEN: Duration = seconds(1);
-
-/// The pause between two queries for leases that have ended, so that one query serves many of them.
-pub(crate) const EVENTS_TOGETHER: Duration = millis(250);
-
-/// The pause between two reads for events at a server without change streams.
-pub(crate) const EVENTS_LOOK: Duration = seconds(1);
 
 // The TTL index.
 

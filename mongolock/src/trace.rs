@@ -1,28 +1,25 @@
-//! Every event in one place, and in `trace/spans.rs` every span: their names, targets and fields are part of the public interface
-//! (see the tables in `guide/observing.md`).
+//! Every event and every span in one place: their names, targets and fields are part of the public interface (see the tables in
+//! `guide/observing.md`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Namespace;
-use tracing::{debug, info, warn};
+use tracing::field::{Empty, debug as shown};
+use tracing::{Level, Span, debug, info, span, warn};
 
-pub(crate) use self::spans::{acquire_ended, acquire_span, hold_ended, hold_span};
 use crate::error::meaning::Meaning;
+use crate::meter::AcquireOutcome;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
-macro_rules! target {
-    () => {
-        "mongolock"
-    };
-}
-
-mod spans;
+/// The target of all events and spans.
+const TARGET: &str = "mongolock";
 
 /// One event. Its message begins with its name, because `tracing-subscriber` does not print the name itself, and operators
 /// look for it in their logs.
 macro_rules! event {
     ($level:ident: $name:literal, $text:literal, $($fields:tt)*) => {
-        $level!(name: $name, target: target!(), { $($fields)* }, concat!($name, ": ", $text))
+        $level!(name: $name, target: TARGET, { $($fields)* }, concat!($name, ": ", $text))
     };
 }
 
@@ -69,10 +66,6 @@ impl HoldFields<'_> {
     fn token(&self) -> Option<i64> {
         self.permit().is_none().then(|| self.token.get())
     }
-
-    fn held_ms(&self) -> u64 {
-        millis(self.held)
-    }
 }
 
 pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {
@@ -110,7 +103,7 @@ pub(crate) fn released(hold: &HoldFields<'_>, how: &str, owner: Option<&str>) {
     event!(
         debug: "mongolock.released", "the hold has ended",
         lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
-        lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = hold.held_ms(),
+        lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = millis(hold.held),
     );
 }
 
@@ -136,22 +129,15 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
     event!(
         warn: "mongolock.lost", "the lease ended before the work did",
         lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
-        held_ms = hold.held_ms(), reason = reason.as_str(),
+        held_ms = millis(hold.held), reason = reason.as_str(),
     );
 }
 
-/// An operator has released a lock by force.
-pub(crate) fn forced(name: &str) {
+/// An operator has released a lock, or all locks of an owner, by force.
+pub(crate) fn forced(id: Option<&str>, owner: Option<&str>, locks: u64) {
     event!(
-        info: "mongolock.forced", "an operator released the lock by force",
-        lock.name = permit_id::shown(name), lock.permit = permit_id::number(name),
-    );
-}
-
-/// An operator has released all locks of an owner by force.
-pub(crate) fn owner_forced(owner: &str, locks: u64) {
-    event!(
-        info: "mongolock.forced", "an operator released all locks of an owner by force",
+        info: "mongolock.forced", "an operator released locks by force",
+        lock.name = id.map(permit_id::shown), lock.permit = id.and_then(permit_id::number),
         lock.owner = owner, locks = locks,
     );
 }
@@ -211,6 +197,56 @@ pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
             state = ?state,
         );
     }
+}
+
+/// The wait for a lock, for several locks, or for a detached lease, from the call to its result. The title is the index
+/// of the name that represents several.
+pub(crate) fn acquire_span(
+    names: &[Arc<str>],
+    title: usize,
+    template: Option<&'static str>,
+    owner: &str,
+) -> Span {
+    let all = (names.len() > 1).then(|| shown(names));
+    span!(
+        target: TARGET, Level::DEBUG, "mongolock.acquire",
+        lock.name = permit_id::shown(&names[title]), lock.names = all, lock.template = template,
+        lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
+    )
+}
+
+/// How the wait ended; recorded on its span. A call that found the lock busy, or that has failed, has an `error.type`.
+pub(crate) fn acquire_ended(
+    span: &Span,
+    waited: Duration,
+    outcome: AcquireOutcome,
+    ended: Result<Option<FencingToken>, &LockError>,
+) {
+    span.record("waited_ms", millis(waited));
+    span.record("outcome", outcome.as_str());
+    match ended {
+        Ok(Some(token)) => span.record("lock.token", token.get()),
+        Ok(None) => span,
+        Err(error) => span.record("error.type", &*error.error_type()),
+    };
+}
+
+/// The body of an annotated function, or of `run`, under its lock; of several locks with all names.
+pub(crate) fn hold_span(
+    hold: &HoldFields<'_>,
+    template: Option<&'static str>,
+    names: Option<Vec<&str>>,
+) -> Span {
+    span!(
+        target: TARGET, Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.names = names.map(shown), lock.template = template,
+        lock.owner = hold.owner(), lock.token = hold.token(), held_ms = Empty, outcome = Empty,
+    )
+}
+
+pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
+    span.record("held_ms", millis(hold.held));
+    span.record("outcome", outcome);
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -30,8 +30,7 @@ use crate::module_tree::ModuleTree;
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
 const RUNTIME_LAYERS: [&str; 7] = [
-    "lib attribute leader provider blocking lock guard permit context commit detach health admin run fence guide readme \
-     fuzzing",
+    "lib attribute leader provider blocking lock guard permit context commit detach health admin run fence guide readme",
     "engine",
     "index_task probe home",
     "store",
@@ -41,7 +40,7 @@ const RUNTIME_LAYERS: [&str; 7] = [
 ];
 
 /// The folders of the runtime whose modules still form a cycle.
-const CIRCULAR: &str = "admin error lock meter store trace";
+const CIRCULAR: &str = "error lock store";
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

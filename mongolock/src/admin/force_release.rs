@@ -1,9 +1,8 @@
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::request;
+use super::request::request;
 use crate::engine::Engine;
 use crate::protocol::Value;
 use crate::store::Looked;
@@ -49,6 +48,7 @@ use crate::{FencingToken, LockError, permit_id, trace};
 /// # Panics
 ///
 /// Outside a tokio runtime with time enabled.
+#[derive(Debug)]
 #[must_use = "nothing is released before the request is awaited"]
 pub struct ForceRelease {
     engine: Arc<Engine>,
@@ -105,18 +105,13 @@ impl ForceRelease {
     }
 
     async fn send(self) -> Result<bool, LockError> {
-        let Self {
-            engine,
-            name,
-            only_if,
-            permit,
-        } = self;
-        let name = name?;
-        let name = permit.map_or_else(|| Arc::from(&*name), |number| permit_id::new(&name, number));
+        let (engine, name) = (self.engine, self.name?);
+        let number = self.permit;
+        let name = number.map_or_else(|| Arc::from(&*name), |number| permit_id::new(&name, number));
         let margin = engine.config.options.takeover_margin;
         let looked = Looked::Names(vec![name]);
         let mut stuck = engine.store.stuck(&looked, margin).await?;
-        if let Some(token) = only_if {
+        if let Some(token) = self.only_if {
             stuck.retain(|(_, sight)| sight.document.token == Value::Long(token.get()));
         }
         let Some((name, sight)) = stuck.pop() else {
@@ -124,7 +119,7 @@ impl ForceRelease {
         };
         let was_released = engine.store.force_release(&name, sight).await?;
         if was_released {
-            trace::forced(&name);
+            trace::forced(Some(&name), None, 1);
             engine.renew_now(Some(&name));
         }
         Ok(was_released)
@@ -137,15 +132,5 @@ impl IntoFuture for ForceRelease {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(request("forced release", self.send()))
-    }
-}
-
-impl fmt::Debug for ForceRelease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForceRelease")
-            .field("name", &self.name)
-            .field("only_if", &self.only_if)
-            .field("permit", &self.permit)
-            .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::vec;
 
 use futures_core::Stream;
 
-use super::request;
+use super::request::request;
 use crate::engine::Engine;
 use crate::protocol::{Name, Sight};
 use crate::store::{Looked, PAGE_SIZE, Store, info};

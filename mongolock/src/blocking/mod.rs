@@ -43,7 +43,6 @@
 
 mod worker;
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 
@@ -73,7 +72,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct LockProvider {
     worker: Arc<Worker>,
 }
@@ -244,13 +243,5 @@ impl LockProvider {
     /// If the future panics.
     pub fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
         self.worker.wait(future.into_future())
-    }
-}
-
-impl fmt::Debug for LockProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("blocking::LockProvider")
-            .field(self.provider())
-            .finish()
     }
 }

@@ -12,6 +12,7 @@ use crate::LockProvider;
 use crate::home::is_home;
 
 /// A provider that is shut down when the last clone of its blocking face and the last guard are dropped.
+#[derive(Debug)]
 pub(super) struct Worker {
     pub(super) provider: LockProvider,
 }

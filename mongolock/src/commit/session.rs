@@ -1,16 +1,14 @@
 //! The commands of a guarded commit on the caller's session.
 
-use std::time::Duration;
-
 use mongodb::ClientSession;
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::open::OpenCommit;
 use crate::LockError;
-use crate::backoff::Backoff;
+use crate::backoff::Repetitions;
 use crate::engine::Lease;
 use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
 use crate::store::reply::with_label;
@@ -21,6 +19,7 @@ const NOT_BEGUN: &str = "the session has no transaction (a standalone server doe
 pub(super) const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 /// A transaction was committed. The error says that its write concern cannot be met.
+
 pub(super) type Made = Result<(), LockError>;
 
 pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
@@ -74,7 +73,7 @@ async fn end_open(store: &Store, session: &mut ClientSession) {
 }
 
 async fn replace_open(store: &Store, session: &mut ClientSession) {
-    let mut repetitions = Repetitions::new();
+    let mut repetitions = Repetitions::new(COMMIT_LIMIT);
     while session.start_transaction().await.is_ok() {
         let begun = store.guard(&[], GuardChange::Keep, session).await;
         let _ = session.abort_transaction().await;
@@ -92,7 +91,7 @@ pub(super) async fn send_guard(
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<GuardOutcome, LockError> {
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     loop {
         lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
@@ -105,6 +104,7 @@ pub(super) async fn send_guard(
                 return Err(none_to_guard(lease, NOT_BEGUN));
             }
             Ok(reply) => return reply,
+            // The transaction is aborted, and can be repeated as a whole.
             Err(_) => return Err(no_guard().into()),
         }
     }
@@ -117,7 +117,7 @@ pub(super) async fn commit(
     open: OpenCommit<'_>,
     session: &mut ClientSession,
 ) -> Result<Made, LockError> {
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
@@ -159,32 +159,6 @@ pub(super) async fn commit(
         } else {
             error.into()
         });
-    }
-}
-
-/// The repetitions of a command in a transaction.
-struct Repetitions {
-    /// The time from which the command is not sent again.
-    until: Instant,
-    backoff: Backoff,
-}
-
-impl Repetitions {
-    fn new() -> Self {
-        Self {
-            until: Instant::now() + COMMIT_LIMIT,
-            backoff: Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1)),
-        }
-    }
-
-    /// Waits for the next repetition; `false` if the time for them has passed.
-    async fn next(&mut self) -> bool {
-        let pause = self.backoff.next();
-        let has_time = Instant::now() + pause < self.until;
-        if has_time {
-            tokio::time::sleep(pause).await;
-        }
-        has_time
     }
 }
 

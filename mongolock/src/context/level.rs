@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Semaphore;
 
+use crate::FencingToken;
 use crate::engine::{CancelShield, Engine, Lease};
 use crate::few::Few;
 use crate::sync::lock;
-use crate::{FencingToken, permit_id};
 
 /// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
 ///
@@ -92,22 +92,14 @@ impl LockContext {
         self.level.has_ended.load(Ordering::Acquire)
     }
 
-    /// The context of the innermost enclosing call with a hold of this name, on the same provider, and the lease of the hold.
+    /// The context of the innermost enclosing call with such a lease of the same provider, and the lease.
     ///
     /// A call that has joined one name of a set encloses calls of its other names as well: it has the inner turn of the
     /// set itself.
-    pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(Self, Arc<Lease>)> {
-        Self::enclosing_with(engine, |lease| lease.token_of(name).is_some())
-    }
-
-    /// The same for a permit of this semaphore.
-    pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
-        Self::enclosing_with(engine, |lease| {
-            permit_id::parts(&lease.key().name).is_some_and(|(own, _)| own == semaphore)
-        })
-    }
-
-    fn enclosing_with(engine: &Arc<Engine>, is_it: impl Fn(&Lease) -> bool) -> Option<(Self, Arc<Lease>)> {
+    pub(crate) fn enclosing(
+        engine: &Arc<Engine>,
+        is_it: impl Fn(&Lease) -> bool,
+    ) -> Option<(Self, Arc<Lease>)> {
         let with_lease = |context: Self| {
             let lease = context.leases().find(|lease| is_it(lease)).map(Arc::clone)?;
             Arc::ptr_eq(&lease.engine, engine).then_some((context, lease))

@@ -121,7 +121,8 @@ pub(super) const TURN: Span = 20 * MS;
 /// A call that arrives within this time after the beginning of a turn is served in that turn.
 pub(super) const TURN_OPEN: Span = 5 * MS;
 
-/// The time for which a claim is handed over while no other process is known.
+/// The time for which a claim is handed over while no other process is known. If a process has used a lock alone for this
+/// time, it yields once, for [`ALONE_PAUSE`], because a new process may wait without having been seen.
 pub(super) const TURN_ALONE: Span = 160 * MS;
 
 /// The limit of a turn is at least the time of this number of commands, up to [`TURN_MOST`].
@@ -168,9 +169,7 @@ pub(super) const SLOTS_MOST: Span = 50 * MS;
 pub(super) const PASSES: u8 = 6;
 pub(super) const PASSES_LEAST: u8 = 2;
 
-/// If a process has used a lock alone for this time, it yields once, for [`ALONE_PAUSE`], because a new process may
-/// wait without having been seen.
-pub(super) const ALONE_FOR: Span = 160 * MS;
+/// The pause of a process that yields although no other one is known.
 pub(super) const ALONE_PAUSE: (Span, Span) = (3 * MS, 5 * MS);
 
 /// The time for which another process counts as a rival after it was seen once.

@@ -92,7 +92,7 @@ impl Order {
                 0 => limits::YIELD_UNKNOWN,
                 _ => (self.slots(self.active) + limits::SLOT).max(limits::YIELD_LEAST),
             }
-        } else if now - self.alone_since > limits::ALONE_FOR {
+        } else if now - self.alone_since > limits::TURN_ALONE {
             (self.yields, self.alone_since) = (true, now);
             part_of(limits::ALONE_PAUSE, luck)
         } else {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +24,7 @@ use crate::{LeaseHandle, LockError, LockGuard, Permit};
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 #[must_use = "nothing is detached before it is awaited, and dropping it releases the lock"]
 pub struct Detach {
     guard: LockGuard,
@@ -158,15 +158,5 @@ impl IntoFuture for Detach {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.detach())
-    }
-}
-
-impl fmt::Debug for Detach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Detach")
-            .field("guard", &self.guard)
-            .field("ttl", &self.ttl)
-            .field("owner", &self.owner)
-            .finish_non_exhaustive()
     }
 }

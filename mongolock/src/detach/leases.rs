@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::backoff::Backoff;
+use crate::backoff::Repetitions;
 use crate::context::LockContext;
 use crate::core::Wanted;
 use crate::engine::{About, Call, Hold, Wish};
@@ -14,7 +14,7 @@ use crate::handle::invalid;
 use crate::options::{OnBusy, Options, check_ttl};
 use crate::store::refusals::Refusals;
 use crate::store::{Store, millis};
-use crate::timing::{MARK_OVERDUE, RELEASE_REPLY_LIMIT};
+use crate::timing::{NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LeaseHandle, LockError, LockGuard, LockProvider, Permit, task, trace};
 
 /// The greatest number of repetitions of a command that has not found its lease.
@@ -226,13 +226,13 @@ impl LockProvider {
     {
         let (store, begun) = (&self.engine().store, Instant::now());
         handle.check_home(&store.home())?;
-        let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
-        let (mut refusals, mut is_repetition, mut questions) = (Refusals::default(), false, MOST_QUESTIONS);
+        let (mut repetitions, mut refusals) = (Repetitions::new(RELEASE_REPLY_LIMIT), Refusals::default());
+        let (mut is_repetition, mut questions) = (false, MOST_QUESTIONS);
         loop {
             let may_come_back = questions > 0 && self.engine().gives_back(handle.lock_id());
             // Its task goes on without the caller.
             let sent = task::start(command(Arc::clone(store), handle.clone()));
-            let error = match timeout(MARK_OVERDUE, sent).await {
+            let error = match timeout(NO_REPLY, sent).await {
                 Ok(Ok(reply)) if has_found(&reply) || !may_come_back => return Ok((reply, is_repetition)),
                 Ok(Ok(_)) => None,
                 Ok(Err(error)) => Some(error),
@@ -240,14 +240,14 @@ impl LockProvider {
             };
             if let Some(error) = error {
                 is_repetition |= error.may_be_applied();
-                let is_last = begun.elapsed() >= RELEASE_REPLY_LIMIT;
-                if is_last || refusals.end(Instant::now(), &error) || error.is_closed() {
+                let is_useless = refusals.end(Instant::now(), &error) || error.is_closed();
+                if is_useless || !repetitions.next().await {
                     return Err(error);
                 }
             } else {
                 questions -= 1;
+                repetitions.next().await;
             }
-            sleep(backoff.next()).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
@@ -56,6 +57,15 @@ pub(crate) struct Engine {
     /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay locked for
     /// ever.
     pub(super) process: u32,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockProvider")
+            .field("owner", &self.owner)
+            .field("options", &self.config.options)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The core, and data that is used with it under its mutex.

@@ -1,8 +1,5 @@
-use std::sync::Arc;
-
-use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{Engine, Hold, Lease};
+use crate::engine::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::{LockError, LockGuard, Permit};
 
@@ -55,8 +52,8 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// What the core is asked for.
     fn wanted(&self) -> Wanted;
 
-    /// The enclosing call that holds this name, and its lease.
-    fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
-        LockContext::enclosing(engine, name)
+    /// Whether this is the lease of a hold of the name.
+    fn is_hold(lease: &Lease, name: &str) -> bool {
+        lease.token_of(name).is_some()
     }
 }

@@ -9,7 +9,7 @@ use super::{Lock, LockKind};
 use crate::core::Wanted;
 use crate::name::RenderedName;
 use crate::once::Once;
-use crate::options::refused;
+use crate::options::ensure;
 use crate::{LockError, LockGuard};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
@@ -78,8 +78,13 @@ impl Kind for One {
 
     fn check(&self) -> Result<(), LockError> {
         let bound = "it must be the scheduled time, in whole seconds from 1970 to 9999";
-        let refused = |tick| Err(refused("once_at", format_args!("{tick}"), bound));
-        self.wrong_tick.as_deref().map_or(Ok(()), refused)
+        let wrong = self.wrong_tick.as_deref().unwrap_or_default();
+        ensure(
+            self.wrong_tick.is_none(),
+            "once_at",
+            format_args!("{wrong}"),
+            bound,
+        )
     }
 }
 

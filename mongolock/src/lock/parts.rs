@@ -25,7 +25,8 @@ impl Parts {
         LockContext::current()?;
         let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for name in kind.names() {
-            let (context, lease) = K::enclosing(engine, name.text()).unzip();
+            let found = LockContext::enclosing(engine, |lease| K::is_hold(lease, name.text()));
+            let (context, lease) = found.unzip();
             if context.is_none() {
                 rest.push(name.clone());
             }

@@ -3,11 +3,10 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{Engine, Lease};
+use crate::engine::Lease;
 use crate::name::RenderedName;
-use crate::options::refused;
+use crate::options::ensure;
 use crate::protocol::Sight;
 use crate::store::millis;
 use crate::timing::COMMAND_LIMIT;
@@ -77,19 +76,21 @@ impl Kind for Permits {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        if (1..=MOST_PERMITS).contains(&self.number) {
-            return Ok(());
-        }
-        let bound = format!("it must be 1 to {MOST_PERMITS}");
-        Err(refused("permits", self.number, bound))
+        let bound = format_args!("it must be 1 to {MOST_PERMITS}");
+        ensure(
+            (1..=MOST_PERMITS).contains(&self.number),
+            "permits",
+            self.number,
+            bound,
+        )
     }
 
     fn wanted(&self) -> Wanted {
         Wanted::Permit(permit_id::group(self.name.text()), self.number)
     }
 
-    fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
-        LockContext::enclosing_permit(engine, name)
+    fn is_hold(lease: &Lease, name: &str) -> bool {
+        permit_id::parts(&lease.key().name).is_some_and(|(semaphore, _)| semaphore == name)
     }
 }
 
@@ -98,12 +99,6 @@ impl Lock<Permits> {
     #[must_use]
     pub fn name(&self) -> &str {
         self.kind.name.text()
-    }
-
-    /// The number of permits.
-    #[must_use]
-    pub fn permits(&self) -> u32 {
-        self.kind.number
     }
 
     /// The number of free permits at the time of the query. Another caller may acquire them right after it.
@@ -122,7 +117,7 @@ impl Lock<Permits> {
     /// Outside a tokio runtime with time enabled.
     pub async fn available(&self) -> Result<u32, LockError> {
         self.check()?;
-        let (store, permits) = (Arc::clone(&self.engine.store), self.permits());
+        let (store, permits) = (Arc::clone(&self.engine.store), self.kind.number);
         store.check()?;
         let group = permit_id::group(self.name());
         let look = async move { store.permits(&group, COMMAND_LIMIT).await };

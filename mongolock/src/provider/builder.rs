@@ -7,7 +7,7 @@ use mongodb::Database;
 use crate::LockError;
 use crate::home::Home;
 use crate::opaque::Opaque;
-use crate::options::{Config, WEEK, check_database, check_owner, refused, whole};
+use crate::options::{Config, WEEK, check_database, check_owner, ensure, whole};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
@@ -307,34 +307,26 @@ impl LockProviderBuilder {
         } = &self.config;
         options.check()?;
         let (min, max) = (*retry_interval.start(), *retry_interval.end());
-        if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
-            let bound = "it must be 1 ms to 1 h, the shorter pause first";
-            return Err(refused("retry_interval", retry_interval, bound));
-        }
-        if retention.subsec_nanos() != 0 || !(Duration::from_secs(1)..=MAX_RETENTION).contains(retention) {
-            let bound = "it must be whole seconds, 1 s to 68 years";
-            return Err(refused("retention", retention, bound));
-        }
+        let is_range = MIN_RETRY_INTERVAL <= min && min <= max && max <= MAX_RETRY_INTERVAL;
+        let bound = "it must be 1 ms to 1 h, the shorter pause first";
+        ensure(is_range, "retry_interval", retry_interval, bound)?;
+        let is_whole = retention.subsec_nanos() == 0;
+        let is_kept = is_whole && (Duration::from_secs(1)..=MAX_RETENTION).contains(retention);
+        let bound = "it must be whole seconds, 1 s to 68 years";
+        ensure(is_kept, "retention", retention, bound)?;
         let margin = options.takeover_margin;
-        whole(
-            "takeover_margin",
-            margin,
-            Duration::ZERO..=WEEK,
-            "it must be 0 to 7 days",
-        )?;
+        whole("takeover_margin", margin, Duration::ZERO..=WEEK)?;
         // MongoDB removes the document after the retention, and without a document the lock is free.
-        if margin > *retention {
-            let bound = format!("it must be at most `retention` ({retention:?})");
-            return Err(refused("takeover_margin", margin, bound));
-        }
+        let bound = format_args!("it must be at most `retention` ({retention:?})");
+        ensure(margin <= *retention, "takeover_margin", margin, bound)?;
         self.owner.as_deref().map_or(Ok(()), check_owner)?;
         // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
         // here, because with a collection that cannot exist every acquisition would fail.
         let name = &self.collection;
-        if name.is_empty() || name.contains(['$', '\0']) || name.starts_with("system.") || name.len() > 200 {
-            let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
-            return Err(refused("collection", name, bound));
-        }
+        let is_refused = name.contains(['$', '\0']) || name.starts_with("system.");
+        let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
+        let is_name = (1..=200).contains(&name.len()) && !is_refused;
+        ensure(is_name, "collection", name, bound)?;
         if let StoreChoice::Database(database) = &self.place {
             check_database(database.name())?;
         }

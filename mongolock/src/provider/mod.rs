@@ -217,10 +217,6 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn retention(&self) -> Duration {
-        self.engine.config.retention
-    }
-
     /// Makes this the global provider: that of every annotated function without a `provider` argument.
     ///
     /// # Errors
@@ -301,11 +297,8 @@ impl LockProviderBuilder {
 }
 
 fn default_owner() -> String {
-    format!(
-        "{}:{}",
-        gethostname::gethostname().to_string_lossy(),
-        std::process::id()
-    )
+    let host = gethostname::gethostname();
+    format!("{}:{}", host.to_string_lossy(), std::process::id())
 }
 
 impl AsRef<LockProvider> for LockProvider {
@@ -316,10 +309,7 @@ impl AsRef<LockProvider> for LockProvider {
 
 impl fmt::Debug for LockProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockProvider")
-            .field("owner", &self.engine.owner)
-            .field("options", self.options())
-            .finish_non_exhaustive()
+        self.engine.fmt(f)
     }
 }
 

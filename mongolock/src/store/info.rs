@@ -100,11 +100,14 @@ pub enum LockState {
     Done,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S::Error> {
-    let millis = date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE);
-    let text = DateTime::from_millis(millis).try_to_rfc3339_string();
-    serializer.serialize_str(&text.map_err(S::Error::custom)?)
+pub(crate) fn as_rfc3339<S: Serializer>(
+    date: &(impl Into<Option<DateTime>> + Copy),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let date: Option<DateTime> = (*date).into();
+    let millis = date.map(|date| date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE));
+    let text = millis.map(|millis| DateTime::from_millis(millis).try_to_rfc3339_string());
+    text.transpose().map_err(S::Error::custom)?.serialize(serializer)
 }
 
 /// What an operator sees of a lock, to a provider with this margin; an error if a field of the document has the wrong type.

@@ -25,7 +25,7 @@ use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::PROBE_PRIMARY;
+use crate::timing::PROBE_LIMIT;
 
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
@@ -93,7 +93,7 @@ impl MongoStore {
     /// Whether a primary replies, and the time of its clock. If none does for a while, any other member may reply: a
     /// client that is new knows only some members, so it must not ask them first.
     pub(super) async fn hello(&self) -> Result<(bool, DateTime), LockError> {
-        let primary = timeout(PROBE_PRIMARY, self.hello_from(ReadPreference::Primary));
+        let primary = timeout(PROBE_LIMIT / 2, self.hello_from(ReadPreference::Primary));
         let hello = match primary.await {
             Ok(Err(error)) if error.meaning().is_refusal() => return Err(error),
             Ok(Ok(hello)) => hello,

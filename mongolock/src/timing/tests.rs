@@ -16,7 +16,6 @@ const _: () = {
     assert!(is_less(CLOSE_LIMIT, CLIENT_LIMIT) && is_less(CLIENT_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(UNREACHABLE, PROBE_LIMIT) && is_less(PROBE_LIMIT, PROBE_NO_REPLY));
-    assert!(is_less(PROBE_PRIMARY, PROBE_LIMIT));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(STREAM_AWAIT, DEAD_CONNECTION));
     assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT));

@@ -41,13 +41,13 @@ pub struct LockEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock_id: Option<String>,
     /// The time at which the lock was acquired, if it is known.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_rfc3339")]
     pub acquired_at: Option<DateTime>,
     /// The end of the lease, if the event has it. Renewals change it without an event.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_rfc3339")]
     pub expires_at: Option<DateTime>,
     /// For a gap, the last time before which no event was missed.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_rfc3339")]
     pub since: Option<DateTime>,
 }
 
@@ -133,13 +133,5 @@ impl LockEvent {
             expires_at: None,
             since: None,
         }
-    }
-}
-
-#[expect(clippy::ref_option, reason = "serde passes a reference")]
-fn optional<S: serde::Serializer>(date: &Option<DateTime>, serializer: S) -> Result<S::Ok, S::Error> {
-    match date {
-        Some(date) => as_rfc3339(date, serializer),
-        None => serializer.serialize_none(),
     }
 }

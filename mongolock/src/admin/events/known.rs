@@ -12,14 +12,13 @@ use tokio::time::Instant;
 
 use super::event::{LockEvent, LockEventKind};
 use crate::protocol::{LockId, Ms, Name, Sight, Value};
+use crate::store::Change;
 use crate::{FencingToken, lock_id, permit_id};
 
 /// The locks that are taken, as far as changes and reads have told.
 #[derive(Default)]
 pub(super) struct Known {
     taken: BTreeMap<Name, Taken>,
-    /// A time before which no lease ends by what is known.
-    next_end: Option<Instant>,
     /// Whether the stream may still report changes that the last read of all locks already contained, because it was
     /// opened before that read.
     is_behind: bool,
@@ -48,8 +47,17 @@ impl Moment {
 }
 
 impl Known {
-    /// Takes over what the stream tells of a lock: its document, or its fields that have changed.
-    pub(super) fn change(&mut self, name: &Name, sight: Option<&Sight>, time: Moment) -> Option<LockEvent> {
+    /// Takes over what the stream tells: of a lock its document, or its fields that have changed, or the end of all documents.
+    pub(super) fn change(&mut self, change: &Change) -> Vec<LockEvent> {
+        let time = Moment::now(change.at);
+        match &change.news {
+            Some(news) if news.name.is_empty() => self.all_deleted(time),
+            Some(news) => Vec::from_iter(self.change_of(&news.name, news.sight.as_ref(), time)),
+            None => Vec::new(),
+        }
+    }
+
+    fn change_of(&mut self, name: &Name, sight: Option<&Sight>, time: Moment) -> Option<LockEvent> {
         let at = time.at.timestamp_millis();
         let known = self.taken.get(name).filter(|_| self.is_behind);
         if known.is_some_and(|known| Some(at) < known.acquired_at) {
@@ -57,7 +65,7 @@ impl Known {
             return None;
         }
         match sight {
-            Some(sight) => self.see(name, sight, time),
+            Some(sight) => self.see(name, sight, false, time),
             None => self.end(LockEventKind::Deleted, name, time),
         }
     }
@@ -73,7 +81,7 @@ impl Known {
         let names: HashSet<&Name> = found.iter().map(|(name, _)| name).collect();
         let mut events = self.end_all(LockEventKind::Released, |name| !names.contains(name), time);
         for (name, sight) in found {
-            events.extend(self.see_whole(name, sight, time));
+            events.extend(self.see(name, sight, true, time));
         }
         events
     }
@@ -84,7 +92,7 @@ impl Known {
         for (name, sight) in found {
             let known = self.taken.get(name);
             if known.is_some_and(|known| !sight.document.is_sound() || sight.has(&known.lock_id)) {
-                events.extend(self.see_whole(name, sight, time));
+                events.extend(self.see(name, sight, true, time));
             }
         }
         for name in due {
@@ -96,40 +104,28 @@ impl Known {
     }
 
     /// The ends of all holds that are known, and an event without a name for all others.
-    pub(super) fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
+    fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
         let mut events = self.end_all(LockEventKind::Deleted, |_| true, time);
         events.push(LockEvent::new(LockEventKind::Deleted, time.at));
         events
     }
 
     /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Name> {
-        self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
+    pub(super) fn due(&self, now: Instant) -> Vec<Name> {
         let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
         let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
         due.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// A time at which [`Self::due`] may return a lock; `None` if there is none.
-    pub(super) fn next_end(&self) -> Option<Instant> {
-        self.next_end
-    }
-
-    /// Compares a whole document with what is known of its lock.
-    fn see_whole(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
-        if sight.document.is_sound() {
-            self.see(name, sight, time)
-        } else {
-            self.damaged(name, time)
-        }
-    }
-
-    /// Compares the fields of a document with what is known of its lock.
-    fn see(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
+    /// Compares a whole document, or the fields of one that have changed, with what is known of its lock.
+    fn see(&mut self, name: &Name, sight: &Sight, is_whole: bool, time: Moment) -> Option<LockEvent> {
         let document = &sight.document;
         let has_end = matches!(document.expires_at, Value::Missing | Value::Date(_));
-        let Some(lock_id) = document.lock_id.text().filter(|_| has_end) else {
-            return self.damaged(name, time);
+        let is_readable = has_end && (document.is_sound() || !is_whole);
+        let Some(lock_id) = document.lock_id.text().filter(|_| is_readable) else {
+            // A document that was none of a lock before is not damaged.
+            let is_known = self.taken.contains_key(name);
+            return is_known.then(|| self.end(LockEventKind::Damaged, name, time))?;
         };
         if lock_id::taken_by(lock_id).is_empty() {
             return self.end(LockEventKind::Released, name, time);
@@ -148,7 +144,6 @@ impl Known {
             None if is_over && lock_id::is_mark(lock_id) => {}
             _ => return self.begin(name, sight, lock_id, ends, time),
         }
-        self.next_end = self.next_end.into_iter().chain(ends).min();
         None
     }
 
@@ -163,23 +158,20 @@ impl Known {
     ) -> Option<LockEvent> {
         let document = &sight.document;
         let before = self.taken.get(name);
-        let replaced = before.filter(|before| !lock_id::is_mark(&before.lock_id));
-        let (kind, replaced) = match kind(lock_id) {
-            LockEventKind::Acquired if replaced.is_some() => (LockEventKind::TakenOver, replaced),
-            kind => (kind, None),
-        };
-        let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
-        let previous_owner = previous_owner.map(str::to_owned);
         let taken = Taken {
             lock_id: Arc::clone(lock_id),
             token: document.token.long().or_else(|| before?.token),
             acquired_at: document.acquired_at.date().or_else(|| before?.acquired_at),
             ends,
         };
-        self.taken.insert(Arc::clone(name), taken);
-        self.next_end = self.next_end.into_iter().chain(ends).min();
+        let before = self.taken.insert(Arc::clone(name), taken);
+        let before = before.filter(|before| !lock_id::is_mark(&before.lock_id));
+        let (kind, replaced) = match kind(lock_id) {
+            LockEventKind::Acquired if before.is_some() => (LockEventKind::TakenOver, before),
+            kind => (kind, None),
+        };
         Some(LockEvent {
-            previous_owner,
+            previous_owner: replaced.and_then(|before| lock_id::owner(&before.lock_id).map(str::to_owned)),
             expires_at: document.expires_at.date().map(DateTime::from_millis),
             ..self.event(kind, name, time.at)?
         })
@@ -197,12 +189,6 @@ impl Known {
             expires_at: sight.document.expires_at.date().map(DateTime::from_millis),
             ..self.event(LockEventKind::Expired, name, time.at)?
         })
-    }
-
-    /// The document cannot be read as that of a lock. One that was none before is not damaged.
-    fn damaged(&mut self, name: &Name, time: Moment) -> Option<LockEvent> {
-        let is_known = self.taken.contains_key(name);
-        is_known.then(|| self.end(LockEventKind::Damaged, name, time))?
     }
 
     /// Notes the end of a hold, which may be one that is not known.

@@ -21,9 +21,9 @@ use mongodb::bson::DateTime;
 use tokio::sync::mpsc;
 
 pub use self::event::{LockEvent, LockEventKind};
-use self::reader::Plan;
+use self::reader::{Item, Reader};
 use crate::engine::Engine;
-use crate::{LockError, LockFilter};
+use crate::{LockError, LockFilter, task};
 
 /// A stream of what happens to locks; made by [`LockAdmin::events`](crate::LockAdmin::events).
 ///
@@ -50,17 +50,17 @@ use crate::{LockError, LockFilter};
 /// Outside a tokio runtime with time enabled.
 #[must_use = "nothing is read before the stream is polled"]
 pub struct LockEvents {
-    /// What is read from the first call on; `None` after it.
-    plan: Option<Box<Plan>>,
-    events: Option<mpsc::Receiver<Result<LockEvent, LockError>>>,
+    /// The reader, which begins with the first call; `None` after it.
+    reader: Option<Box<Reader>>,
+    /// They are closed after the end, and with the runtime.
+    events: mpsc::Receiver<Item>,
 }
 
 impl LockEvents {
     pub(super) fn new(engine: &Arc<Engine>, filter: LockFilter) -> Self {
-        Self {
-            plan: Some(Box::new(Plan::new(engine, filter))),
-            events: None,
-        }
+        let (reader, events) = Reader::new(engine, filter);
+        let reader = Some(Box::new(reader));
+        Self { reader, events }
     }
 
     /// Begins with the past events from this time on, in whole seconds, instead of with the present holds, and
@@ -69,18 +69,18 @@ impl LockEvents {
     /// The server keeps its events in the oplog, for some hours or days. For a hold that began before this time, the
     /// event of its end has no owner. In memory and on a standalone server this is an error.
     pub fn since(self, time: DateTime) -> Self {
-        self.with(|plan| plan.since = Some(time))
+        self.with(|reader| reader.since = Some(time))
     }
 
     /// Ends the stream when it has read the events that the server has at the first call of [`next`](Self::next): for
     /// the program `mongolock`.
     #[doc(hidden)]
     pub fn to_present(self) -> Self {
-        self.with(|plan| plan.ends_at_present = true)
+        self.with(|reader| reader.ends_at_present = true)
     }
 
-    fn with(mut self, set: impl FnOnce(&mut Plan)) -> Self {
-        self.plan.as_deref_mut().map(set);
+    fn with(mut self, set: impl FnOnce(&mut Reader)) -> Self {
+        self.reader.as_deref_mut().map(set);
         self
     }
 
@@ -105,16 +105,11 @@ impl LockEvents {
 impl Stream for LockEvents {
     type Item = Result<LockEvent, LockError>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if let Some(plan) = this.plan.take() {
-            this.events = Some(plan.start());
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(reader) = self.reader.take() {
+            task::spawn(reader.run());
         }
-        // It is closed after the end, and with the runtime.
-        match &mut this.events {
-            Some(events) => events.poll_recv(cx),
-            None => Poll::Ready(None),
-        }
+        self.events.poll_recv(cx)
     }
 }
 

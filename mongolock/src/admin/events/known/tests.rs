@@ -55,7 +55,7 @@ impl Scene {
 
     fn change(&mut self, millis: i64, id: &str, sight: Option<&Sight>) -> Option<LockEvent> {
         let time = self.moment(millis);
-        self.known.change(&id.into(), sight, time)
+        self.known.change_of(&id.into(), sight, time)
     }
 
     fn written(&mut self, millis: i64, id: &str, lock_id: &str, expires_at: i64) -> Option<LockEvent> {
@@ -73,12 +73,6 @@ impl Scene {
         let due = self.known.due(time.now);
         assert_eq!(due, [Name::clone(&name)]);
         self.known.read_due(&due, &[(name, sight)], time).pop()
-    }
-
-    /// The earliest end that is known, after a look.
-    fn next_end(&mut self) -> Option<Instant> {
-        self.known.due(self.begun);
-        self.known.next_end()
     }
 
     fn read(&mut self, millis: i64, found: &[(&str, Sight)]) -> Vec<(LockEventKind, String)> {
@@ -110,7 +104,8 @@ fn a_document_that_becomes_unreadable_is_told_once() {
     let mut damaged = sight(100, "anna#1", 100, 1);
     damaged.document.token = Value::Missing;
     assert_eq!(kind_of(scene.read_due(100, "a", damaged)), Some(Damaged));
-    assert_eq!(scene.next_end(), None);
+    let later = scene.moment(1_000_000).now;
+    assert!(scene.known.due(later).is_empty());
     let updates = [
         update(Value::Int(5), Value::Missing),
         update(Value::Text("bert#1".into()), Value::Int(5)),
