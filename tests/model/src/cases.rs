@@ -76,7 +76,7 @@ fn peer() -> Lease {
 pub(crate) fn all() -> Vec<Case> {
     cases! {
         "three claims of two processes": lease(3), horizon = 4;
-        "commands that take effect late": late(3), horizon = 3;
+        "commands that take effect late": late(2), horizon = 4;
         "the TTL index, and a peer that deletes documents": peer(), retention = Some(1), horizon = 4;
         "an election": lease(2), most.elections = 1, horizon = 4;
         "an election, clocks apart by the takeover margin":
@@ -97,7 +97,7 @@ pub(crate) fn all() -> Vec<Case> {
 
         "long: three claims of two processes": lease(3);
         "long: the TTL index, a peer that deletes documents": peer(), retention = Some(1);
-        "long: commands that take effect late": late(3);
+        "long: commands that take effect late": late(3), horizon = 3;
         "long: three processes": lease(3), processes = 3;
         "long: elections, clocks apart by the margin":
             lease(2), most.elections = 2, rules.takeover_margin = 1, clocks = [1, 0];
