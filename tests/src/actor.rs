@@ -119,21 +119,16 @@ impl Actor {
             self.signal(Signal::KILL);
         }
         self.end().await;
-        self.tell_as(self.number, history);
+        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in events {
+            history.add(event.of(self.number));
+        }
     }
 
     /// Waits for the end of the process, which was killed or ends in its own way.
     pub async fn end(&mut self) {
         while self.next_unless_ended().await.is_some() {}
         must(self.child.wait().await);
-    }
-
-    /// Adds what the process has done so far to a history, as the process of this number.
-    pub fn tell_as(&self, number: usize, history: &mut History) {
-        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
-        for event in events {
-            history.add(event.of(number));
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Histories: what the processes of a test did with one lock, and when. One checker judges them, whatever test or soak has
+//! Histories: what the processes of a test did with one lock, and when. One checker judges them, whatever test has
 //! written them.
 //!
 //! A process notes each step with the time of a clock that all processes of the machine share ([`monotonic_now`]), and the
@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-pub use self::hold::{End, Hold};
-pub use self::verdict::{Late, Verdict};
+pub use self::hold::Hold;
+pub use self::verdict::Verdict;
 
 /// Now, by the system's monotonic clock.
 ///
@@ -40,12 +40,7 @@ pub enum Step {
         lease: Duration,
     },
     /// The call has failed.
-    NotAcquired {
-        /// What the caller was told.
-        error: String,
-        /// Whether a request may still have made a claim, as after a lost reply.
-        is_unknown: bool,
-    },
+    NotAcquired,
     /// The section is over. If it is not marked as lost, the holder still relied on the lock at this time.
     Ended {
         /// Whether the holder has found that the lock was lost.
@@ -61,15 +56,15 @@ pub enum Step {
     Continued,
 }
 
-/// How a release has ended, with what the caller was told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a release has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The claim had the lock until then.
     Ok,
     /// The claim no longer had the lock.
-    Failed(String),
+    Failed,
     /// The release may have taken effect or not.
-    Unknown(String),
+    Unknown,
 }
 
 /// A step with its place in the history.
@@ -125,11 +120,6 @@ impl History {
         self.events.push(event);
     }
 
-    /// Adds something that happens to a process now.
-    pub fn note(&mut self, process: usize, step: Step) {
-        self.add(Event::now(0, step).of(process));
-    }
-
     /// The steps of these tasks, with what has happened to their processes.
     #[must_use]
     pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
@@ -150,18 +140,6 @@ impl History {
     /// All holds in the order of their beginnings.
     pub fn holds(&self) -> Vec<Hold> {
         hold::holds(&self.events()).0
-    }
-
-    /// What callers were told by the calls that have failed, in the order of time.
-    pub fn errors(&self) -> impl Iterator<Item = String> {
-        let told = |event: Event| match event.step {
-            Step::NotAcquired { error, .. } => Some(format!("acquire: {error}")),
-            Step::Released(Outcome::Failed(error) | Outcome::Unknown(error)) => {
-                Some(format!("release: {error}"))
-            }
-            _ => None,
-        };
-        self.events().into_iter().filter_map(told)
     }
 
     /// What the history says.

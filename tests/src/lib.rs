@@ -65,7 +65,7 @@ pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
-pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
+pub use crate::history::{Event, History, Hold, Outcome, Step, Verdict, monotonic_now};
 pub use crate::lent::LentServer;
 pub use crate::lock_documents::{change_lock, claim, lock_document, locks, transaction_on};
 pub use crate::mongod::find_mongod;
@@ -79,6 +79,4 @@ pub use crate::server::Server;
 pub use crate::set::Set;
 pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
-pub use crate::wrong_clock::{
-    one_member_with_its_clock_ahead, three_members_with_one_clock_ahead, wrong_clock,
-};
+pub use crate::wrong_clock::{one_clock_ahead, wrong_clock};

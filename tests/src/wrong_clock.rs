@@ -29,19 +29,9 @@ pub async fn wrong_clock(directory: &Path) -> PathBuf {
     library
 }
 
-/// Starts a replica set of three members, of which one has a clock that is ahead by this time, in full seconds.
-pub async fn three_members_with_one_clock_ahead(directory: &Path, ahead: Duration) -> Server {
-    first_clock_ahead(ServerOptions::three_members(), directory, ahead).await
-}
-
-/// Starts a replica set of one member whose clock is ahead by this time, in full seconds. It is right after a
-/// [restart](crate::Node::restart).
-pub async fn one_member_with_its_clock_ahead(directory: &Path, ahead: Duration) -> Server {
-    first_clock_ahead(ServerOptions::single(), directory, ahead).await
-}
-
-/// Starts a replica set of which the process that starts first has a clock that is ahead.
-async fn first_clock_ahead(mut options: ServerOptions, directory: &Path, ahead: Duration) -> Server {
+/// Starts a server of which the process that starts first has a clock that is ahead by this time, in full seconds. The clock is right
+/// after a [restart](crate::Node::restart).
+pub async fn one_clock_ahead(mut options: ServerOptions, directory: &Path, ahead: Duration) -> Server {
     let shim = wrong_clock(directory).await;
     let mongod = must(find_mongod().await);
     // Only one process can create the directory.

@@ -1,7 +1,8 @@
-//! Connection strings and databases with which locks would not exclude each other.
+//! Users, connection strings and databases with which no command can work, or locks would not exclude each other.
 
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use mongolock::LockProvider;
 use mongolock_tests::{LentServer, must, test_db};
@@ -9,7 +10,8 @@ use mongolock_tests::{LentServer, must, test_db};
 use crate::fixture::{mongolock, output};
 
 /// Commands that read, acquire or release; `log` and `watch` need a stream.
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 8] = [
+    &["doctor"],
     &["ls"],
     &["show", "job"],
     &["log", "job"],
@@ -19,6 +21,9 @@ const COMMANDS: [&[&str]; 7] = [
     &["acquire", "job", "--ttl", "1m", "--handle", "-"],
 ];
 
+/// `run` waits for its lock without a limit, and the driver for a server for 30 s.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
 /// The program with this connection string alone.
 fn program(uri: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mongolock"));
@@ -26,36 +31,66 @@ fn program(uri: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs commands with these options side by side. Each ends at once with 125, or with this code of `doctor`, and says all of these
+/// words. Returns what they have said.
+fn each_says(uri: &str, options: &[&str], commands: &[&[&str]], doctor: i32, words: &[&str]) -> String {
+    let says = |command: &&[&str]| {
+        let begun = Instant::now();
+        let (code, out, said) = output(program(uri, &[options, *command].concat()));
+        let all = format!("{command:?}: {out}{said}");
+        let wanted = if command[0] == "doctor" { doctor } else { 125 };
+        assert_eq!(code, Some(wanted), "{all}");
+        assert!(out.is_empty() || wanted == 1, "{all}");
+        for word in words {
+            assert!(all.contains(word), "{word}: {all}");
+        }
+        assert!(begun.elapsed() < AT_ONCE, "{:?}: {all}", begun.elapsed());
+        all
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = commands
+            .iter()
+            .map(|command| scope.spawn(move || says(command)))
+            .collect();
+        let ended = running.into_iter().map(|one| one.join().expect("it says so"));
+        ended.collect()
+    })
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_at_once_by_each_command() {
+    let server = must(LentServer::with_users().await);
+    let wrong = server.uri().replace("root:secret@", "root:wrong@");
+    let permit = &["run", "--permits", "2", "a", "--", "true"][..];
+    let commands = [&COMMANDS[..], &[permit]].concat();
+    let options = ["--database", "app"];
+    let said = each_says(&wrong, &options, &commands, 1, &["Authentication failed"]);
+    assert!(!said.contains("primary"), "{said}");
+}
+
 #[tokio::test]
 async fn databases_that_cannot_have_locks_are_refused_by_each_command() {
     let db = test_db().await;
     let (hosts, _) = db.uri().split_once("/?").expect("it has options");
-    for (name, reason) in [
-        ("local", "no member replicates it"),
-        ("admin", "it has no transactions and no change streams"),
-        ("config", "it has no transactions and no change streams"),
+    // Each command for one of them, and one for the others.
+    for (name, commands, reason) in [
+        ("local", &COMMANDS[..], "no member replicates it"),
+        (
+            "admin",
+            &COMMANDS[..1],
+            "it has no transactions and no change streams",
+        ),
+        (
+            "config",
+            &COMMANDS[..1],
+            "it has no transactions and no change streams",
+        ),
     ] {
-        // Each command for one of them, and one for the others.
-        let commands = COMMANDS.into_iter().chain([&["doctor"][..]]);
-        for command in commands.take(if name == "local" { 8 } else { 1 }) {
-            let named = [&["--database", name], command].concat();
-            for program in [
-                program(&format!("{hosts}/{name}"), command),
-                program(db.uri(), &named),
-            ] {
-                let (code, out, said) = output(program);
-                assert_eq!(code, Some(125), "{command:?}: {out}{said}");
-                assert!(out.is_empty(), "{command:?}: {out}");
-                assert!(
-                    said.contains(&format!("the database is {name:?}: {reason}")),
-                    "{said}"
-                );
-                assert!(
-                    said.contains("--database app, or mongodb://host/app?authSource=admin"),
-                    "{said}"
-                );
-            }
-        }
+        let refused = format!("the database is {name:?}: {reason}");
+        let help = "--database app, or mongodb://host/app?authSource=admin";
+        let words = [&*refused, help];
+        each_says(&format!("{hosts}/{name}"), &[], commands, 125, &words);
+        each_says(db.uri(), &["--database", name], commands, 125, &words);
     }
 }
 
@@ -85,28 +120,20 @@ async fn hosts_of_two_sets_are_said_by_each_command() {
     let hosts = [&one, &other].map(|server| server.node().address());
     for hosts in [[hosts[0], hosts[1]], [hosts[1], hosts[0]]] {
         let uri = format!("mongodb://{}/app", hosts.join(","));
-        thread::scope(|scope| {
-            for command in COMMANDS {
-                let uri = &uri;
-                scope.spawn(move || {
-                    let (code, out, said) = output(program(uri, command));
-                    assert_eq!(code, Some(125), "{command:?}: {out}{said}");
-                    for text in [
-                        "the connection string names two replica sets: ",
-                        "to another set, `mongolock`",
-                        "help: Name hosts of one replica set",
-                        hosts[0],
-                        hosts[1],
-                    ] {
-                        assert!(said.contains(text), "{command:?}: {said}");
-                    }
-                });
-            }
-        });
-        let (code, out, _) = output(program(&uri, &["doctor"]));
-        assert_eq!(code, Some(1), "{out}");
-        assert!(out.contains("WRONG    connection"), "{out}");
-        assert!(out.contains("names two replica sets"), "{out}");
-        assert!(out.contains("mend: Name hosts of one replica set"), "{out}");
+        let named = "names two replica sets";
+        let words = [
+            named,
+            "to another set, `mongolock`",
+            "help: Name hosts of one replica set",
+            hosts[0],
+            hosts[1],
+        ];
+        each_says(&uri, &[], &COMMANDS[1..], 1, &words);
+        let wrong = [
+            "WRONG    connection",
+            named,
+            "mend: Name hosts of one replica set",
+        ];
+        each_says(&uri, &[], &COMMANDS[..1], 1, &wrong);
     }
 }

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
+use mongolock_tests::{TestDb, must, test_db};
 use rustix::process::geteuid;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, at, mongolock, output, provider};
+use crate::fixture::{Running, mongolock, output, provider};
 
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65534;
@@ -169,42 +169,6 @@ async fn the_work_of_a_period_is_done_once() {
     );
     let no_wait = [&tick[..], &["--no-wait"]].concat();
     assert_eq!(run(&db, &no_wait, "echo ran").0, Some(0));
-}
-
-/// The command has succeeded, and its lock expires by itself. Only a mark that is missing is a failure.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_at_the_end_does_not_make_success_a_failure() {
-    let db = test_db().await;
-    let proxy = must(db.proxy().await);
-    let directory = must(tempdir());
-    let end = directory.path().join("end");
-    let script = format!(
-        "touch \"$0\"; until [ -e '{}' ]; do sleep 0.05; done",
-        end.display()
-    );
-    let start = |name: &str, options: &[&str]| {
-        let begun = directory.path().join(name).to_string_lossy().into_owned();
-        let arguments = [&["run", name], options, &["--", "sh", "-c", &script, &begun]].concat();
-        let mut run = at(&proxy.uri(), &db, &arguments);
-        run.stderr(Stdio::piped());
-        Running::start(run)
-    };
-    // A release and a mark are repeated while the lease lasts.
-    let mut plain = start("plain", &["--expiry", "8s"]);
-    let mut once = start("once", &["--expiry", "8s", "--once-per", "7d"]);
-    let begun = eventually(AMPLE, "both commands", || async {
-        let is_there = |name: &str| directory.path().join(name).exists();
-        (is_there("plain") && is_there("once")).then_some(())
-    });
-    must(begun.await);
-    proxy.freeze();
-    must(fs::write(&end, ""));
-    assert_eq!(plain.code().await, Some(0));
-    let said = plain.said();
-    assert!(said.contains("not released, and expires by itself"), "{said}");
-    assert_eq!(once.code().await, Some(125));
-    let said = once.said();
-    assert!(said.contains("is not marked as done"), "{said}");
 }
 
 #[tokio::test]

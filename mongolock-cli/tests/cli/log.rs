@@ -6,11 +6,10 @@ use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
 use mongolock::LockProvider;
 use mongolock_tests::{FailPoint, LentServer, TestDb, lock_document, locks, must, test_db};
-use rustix::process::Signal;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::fixture::{Running, at, mongolock, output, provider, restricted, send, until_empty};
+use crate::fixture::{at, mongolock, output, provider, restricted};
 
 /// The fields of `--json`, as the help lists them.
 pub(crate) const FIELDS: [&str; 9] = [
@@ -107,9 +106,27 @@ async fn each_turn_is_a_line() {
     let handle = must(must(anna.lock("x:h").acquire().await).detach(hour).await);
     let handle = must(must(bert.resume(&handle).await).detach(hour).await);
     assert!(must(bert.release(&handle).await));
+    // Nobody resumes it.
+    let detached = must(anna.lock("x:e").acquire().await);
+    must(detached.detach(Duration::from_millis(300)).await);
+    sleep(Duration::from_millis(400)).await;
+    let middle = now_as_text(db.database()).await;
+    sleep(Duration::from_millis(20)).await;
+    turn(&anna, "x:l").await;
 
-    let turns = log(&db, &["x:"]);
+    for (window, wanted) in [
+        (&["x:a", "--at", &middle][..], &["x:a bert held"][..]),
+        (&["--since", &middle], &["x:l anna released", "x:a bert held"]),
+        (
+            &["x:a", "--until", &middle],
+            &["x:a bert held", "x:a anna released"],
+        ),
+    ] {
+        assert_eq!(told(&log(&db, window)), wanted, "{window:?}");
+    }
+    let turns = log(&db, &["x:", "--until", &middle]);
     let wanted = [
+        "x:e anna expired",
         "x:h anna released",
         "x:d bert done",
         "x:s anna released",
@@ -117,17 +134,20 @@ async fn each_turn_is_a_line() {
         "x:a anna released",
     ];
     assert_eq!(told(&turns), wanted);
-    assert_eq!(turns[2]["permit"], number, "{}", turns[2]);
-    assert!(turns[2].get("fencing_token").is_none(), "a permit has no token");
-    assert_eq!(turns[3]["fencing_token"], held.fencing_token().get());
+    let [_, _, _, of_permit, held_now, earlier] = &turns[..] else {
+        panic!("{turns:?}")
+    };
+    assert_eq!(of_permit["permit"], number, "{of_permit}");
+    assert!(of_permit.get("fencing_token").is_none(), "a permit has no token");
+    assert_eq!(held_now["fencing_token"], held.fencing_token().get());
     let acquired = must(document.get_datetime("acquiredAt")).timestamp_millis();
-    assert_eq!(millis(&turns[3], "from"), acquired);
-    assert_eq!(turns[3]["to"], Value::Null);
-    let (from, to) = (millis(&turns[4], "from"), millis(&turns[4], "to"));
-    assert!(from <= to && to <= acquired, "{}", turns[4]);
-    assert_eq!(turns[4]["held_ms"], to - from);
-    assert_eq!(log(&db, &[]).len(), 6, "without a name all turns are shown");
-    assert_eq!(log(&db, &["x"]).len(), 5, "a name without a lock is a prefix");
+    assert_eq!(millis(held_now, "from"), acquired);
+    assert_eq!(held_now["to"], Value::Null);
+    let (from, to) = (millis(earlier, "from"), millis(earlier, "to"));
+    assert!(from <= to && to <= acquired, "{earlier}");
+    assert_eq!(earlier["held_ms"], to - from);
+    assert_eq!(log(&db, &[]).len(), 8, "without a name all turns are shown");
+    assert_eq!(log(&db, &["x"]).len(), 7, "a name without a lock is a prefix");
     assert_eq!(
         told(&log(&db, &["x:s"])),
         ["x:s anna released"],
@@ -140,115 +160,22 @@ async fn each_turn_is_a_line() {
     assert!(lines[0].starts_with("the server remembers "), "{out}");
     let headings: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(headings, ["NAME", "OWNER", "FROM", "TO", "HELD", "END"]);
-    assert!(lines[2].starts_with("x:a   bert   "), "{out}");
-    assert!(lines[2].ends_with("held"), "{out}");
-    assert!(lines[3].starts_with("x:a   anna   "), "{out}");
-    assert!(lines[3].ends_with("released"), "{out}");
-}
-
-/// A turn is shown if a part of it lies in the window, also if it has begun before.
-#[tokio::test]
-async fn a_window_has_the_turns_that_touch_it() {
-    let db = test_db().await;
-    let (anna, bert) = (owner(&db, "anna").await, owner(&db, "bert").await);
-    turn(&anna, "a").await;
-    sleep(Duration::from_millis(20)).await;
-    let held = must(anna.lock("a").acquire().await);
-    let open = must(bert.lock("b").acquire().await);
-    sleep(Duration::from_millis(20)).await;
-    let middle = now_as_text(db.database()).await;
-    sleep(Duration::from_millis(20)).await;
-    must(held.release().await);
-    turn(&bert, "a").await;
-
-    let since = log(&db, &["--since", &middle]);
-    assert_eq!(
-        told(&since),
-        ["a bert released", "b bert held", "a anna released"]
-    );
-    assert!(millis(&since[2], "from") < must(DateTime::parse_rfc3339_str(&middle)).timestamp_millis());
-    let until = log(&db, &["--until", &middle]);
-    assert_eq!(
-        told(&until),
-        ["b bert held", "a anna released", "a anna released"]
-    );
-    assert_eq!(
-        until[1], since[2],
-        "its end is known, though it lies behind the window"
-    );
-    assert_eq!(
-        told(&log(&db, &["--at", &middle])),
-        ["b bert held", "a anna released"]
-    );
-    assert_eq!(told(&log(&db, &["a", "--at", &middle])), ["a anna released"]);
-    must(open.release().await);
-
-    let wrong: [&[&str]; 4] = [
-        &["log", "--at", "2100-01-01"],
-        &["log", "--since", "1h", "--until", "2h"],
-        &["log", "--since", "soon"],
-        &["log", "--at", "1h", "--since", "2h"],
-    ];
-    for arguments in wrong {
-        let (code, out, _) = output(mongolock(&db, arguments));
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
+    for (line, owner, end) in [(lines[2], "bert", "held"), (lines[3], "anna", "released")] {
+        assert!(
+            line.starts_with(&format!("x:a   {owner}   ")) && line.ends_with(end),
+            "{out}"
+        );
     }
-}
-
-/// The lease of a holder that was killed ends by itself.
-#[tokio::test]
-async fn the_turn_of_a_killed_holder_has_expired() {
-    let db = test_db().await;
-    let command = mongolock(&db, &["run", "a", "--expiry", "5s", "--", "sleep", "1000"]);
-    let mut run = Running::start(command);
-    let guardian = run.guardian().await;
-    send(run.id(), Signal::KILL);
-    run.ended().await;
-    until_empty(guardian).await;
-    let anna = owner(&db, "anna").await;
-    turn(&anna, "a").await;
-
-    for arguments in [&["a"], &[][..]] {
-        let turns = log(&db, arguments);
-        assert_eq!(turns[0]["owner"], "anna");
-        assert_eq!(turns[1]["end"], "expired_by");
-        assert_eq!(turns[1]["to"], turns[0]["from"]);
-        assert!(turns[1]["owner"].is_string(), "{}", turns[1]);
+    for window in [
+        "--at 2100-01-01",
+        "--since 1h --until 2h",
+        "--since soon",
+        "--at 1h --since 2h",
+    ] {
+        let arguments: Vec<&str> = ["log"].into_iter().chain(window.split(' ')).collect();
+        let (code, out, _) = output(mongolock(&db, &arguments));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{window}");
     }
-
-    // The present document shows the end of the last turn.
-    let held = must(anna.lock("b").expiry(Duration::from_secs(2)).acquire().await);
-    must(held.detach(Duration::from_millis(300)).await);
-    sleep(Duration::from_millis(400)).await;
-    let document = lock_document(db.database(), "b").await.expect("it is there");
-    let lease_ends = must(document.get_datetime("expiresAt")).timestamp_millis();
-    for arguments in [&["b"], &[][..]] {
-        let turns = log(&db, arguments);
-        assert_eq!(told(&turns)[0], "b anna expired");
-        assert_eq!(millis(&turns[0], "to"), lease_ends);
-    }
-}
-
-/// A dropped collection ends the turns in it.
-#[tokio::test]
-async fn a_dropped_collection_is_no_end_of_the_log() {
-    let db = test_db().await;
-    let anna = owner(&db, "anna").await;
-    turn(&anna, "a").await;
-    let _held = must(anna.lock("b").acquire().await);
-    must(locks(db.database()).drop().await);
-    turn(&anna, "c").await;
-    let turns = log(&db, &[]);
-    let lines = told(&turns);
-    assert!(lines.contains(&"c anna released".to_owned()), "{lines:?}");
-    assert!(lines.contains(&"a anna released".to_owned()), "{lines:?}");
-    assert!(lines.contains(&"b anna expired_by".to_owned()), "{lines:?}");
-    // Its lease was longer.
-    assert_eq!(told(&log(&db, &["b"])), ["b anna expired_by"]);
-    // A damaged lock has its past.
-    let damage = doc! { "$set": { "expiresAt": "soon" } };
-    must(locks(db.database()).update_one(doc! { "_id": "c" }, damage).await);
-    assert_eq!(told(&log(&db, &["c"])), ["c anna released"]);
 }
 
 /// The server forgets a part of the past while it sends the events of it: they are read again.

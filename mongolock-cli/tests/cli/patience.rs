@@ -1,5 +1,5 @@
-//! The end of `run` while the server refuses it, or has no primary: a mark, a detachment and a release are repeated while the lease
-//! lasts.
+//! A `run` whose server refuses it or is not there: it says why renewals fail, and a mark, a detachment and a release are repeated
+//! while the lease lasts.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::doc;
 use mongolock::{LeaseHandle, LockState};
-use mongolock_tests::{BEFORE_EXPIRY, Server, ServerOptions, must, test_db};
+use mongolock_tests::{BEFORE_EXPIRY, Server, ServerOptions, TestDb, must, test_db};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -17,65 +17,48 @@ use crate::scene::Scene;
 /// The code of a refusal that passes.
 const PASSING: i32 = 365;
 
+/// The server's code of an error that no driver repeats.
+const OPERATION_FAILED: i32 = 96;
+
 /// For how long the server refuses: longer than any single request of the program.
 const TROUBLE: Duration = Duration::from_secs(9);
 
-async fn state(scene: &Scene) -> LockState {
-    let info = must(provider(&scene.db).await.admin().get("a").await);
-    info.expect("it was acquired").state
-}
-
-/// The command ends while the server refuses the end of its hold, and the program has said so.
-async fn in_trouble(scene: &Scene, what: &str) {
-    let refusing = scene.refuse(PASSING).await;
-    scene.end();
-    let begun = Instant::now();
-    let said = scene
-        .until_said(&format!("the {what} of a is not confirmed, trying for at most "))
-        .await;
-    assert_eq!(said.lines().count(), 1, "{said}");
-    sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
-    must(refusing.clear().await);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_hold_is_repeated_while_the_lease_lasts() {
-    tokio::join!(
-        a_mark_is_repeated(),
-        a_release_is_repeated(),
-        a_detachment_is_repeated()
-    );
-}
-
-async fn a_mark_is_repeated() {
-    let mut scene = Scene::start(&["a", "--once-per", "1d", "--expiry", "60s"], 0).await;
-    in_trouble(&scene, "mark").await;
-    assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
-    assert_eq!(state(&scene).await, LockState::Done);
-}
-
-/// The exit code is that of the command, whatever becomes of the lock.
-async fn a_release_is_repeated() {
-    let mut scene = Scene::start(&["a", "--expiry", "5m"], 7).await;
-    in_trouble(&scene, "release").await;
-    assert_eq!(scene.run.code().await, Some(7), "{}", scene.said());
-    assert_eq!(state(&scene).await, LockState::Released);
-}
-
-async fn a_detachment_is_repeated() {
-    let db = test_db().await;
     let directory = must(tempfile::tempdir());
     let file = directory.path().join("handle");
     let shown = file.display().to_string();
+    let (once, plain, detached) = (test_db().await, test_db().await, test_db().await);
     let acquire = ["acquire", "a", "--ttl", "5m", "--handle", &shown];
-    assert_eq!(output(mongolock(&db, &acquire)).0, Some(0));
-    let options = ["--resume", &shown, "--then-detach", "5m", "--expiry", "60s"];
-    let mut scene = Scene::start_in(db, &options, 0).await;
-    in_trouble(&scene, "detachment").await;
-    assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
+    assert_eq!(output(mongolock(&detached, &acquire)).0, Some(0));
+    let mark = ["a", "--once-per", "1d", "--expiry", "60s"];
+    let detach = ["--resume", &shown, "--then-detach", "5m", "--expiry", "60s"];
+    let (_, _, scene) = tokio::join!(
+        is_repeated("mark", once, &mark, 0, LockState::Done),
+        // The exit code is that of the command, whatever becomes of the lock.
+        is_repeated("release", plain, &["a", "--expiry", "5m"], 7, LockState::Released),
+        is_repeated("detachment", detached, &detach, 0, LockState::Held),
+    );
     let handle: LeaseHandle = must(must(fs::read_to_string(&file)).trim().parse());
     let released = must(provider(&scene.db).await.release(&handle).await);
     assert!(released, "the handle is that of the lease");
+}
+
+/// The command ends while the server refuses the end of its hold, and the program says so once.
+async fn is_repeated(what: &str, db: TestDb, options: &[&str], code: i32, wanted: LockState) -> Scene {
+    let mut scene = Scene::start_in(db, options, code).await;
+    let refusing = scene.refuse(PASSING).await;
+    scene.end();
+    let begun = Instant::now();
+    let repeats = format!("the {what} of a is not confirmed, trying for at most ");
+    let said = scene.until_said(&repeats).await;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
+    must(refusing.clear().await);
+    assert_eq!(scene.run.code().await, Some(code), "{}", scene.said());
+    let info = must(provider(&scene.db).await.admin().get("a").await);
+    assert_eq!(info.expect("it was acquired").state, wanted);
+    scene
 }
 
 /// Who does not want to wait ends the program: the work will run again.
@@ -106,6 +89,69 @@ async fn a_release_that_a_validator_refuses_ends_at_once() {
     assert!(said.contains("DocumentValidationFailure"), "{said}");
 }
 
+/// The command has succeeded, and its lock expires by itself. Only a mark that is missing is a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_at_the_end_does_not_make_success_a_failure() {
+    let outage = async |options: &[&str], code: i32, words: &str| {
+        let mut scene = Scene::start(options, 0).await;
+        scene.proxy.freeze();
+        scene.end();
+        let ended = scene.run.code().await;
+        let said = scene.said();
+        assert!(ended == Some(code) && said.contains(words), "{ended:?}: {said}");
+    };
+    let mark = ["a", "--expiry", "8s", "--once-per", "7d"];
+    tokio::join!(
+        outage(&["a", "--expiry", "8s"], 0, "not released, and expires by itself"),
+        outage(&mark, 125, "is not marked as done"),
+    );
+}
+
+/// The seconds that are left by a line that says them.
+fn left(said: &str) -> f64 {
+    let (before, _) = said.split_once("s left").expect("it says what is left");
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    must(number.parse())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_is_cut_is_told_before_the_command_ends() {
+    let mut scene = Scene::start(&["a", "--expiry", "12s"], 0).await;
+    scene.proxy.freeze();
+    let said = scene.until_said("renewal failed, ").await;
+    assert!(!scene.run.has_ended(), "it is told in time: {said}");
+    assert!((2.0..10.0).contains(&left(&said)), "{said}");
+    assert_eq!(scene.run.code().await, Some(124));
+    let said = scene.said();
+    let lines: Vec<&str> = said.lines().collect();
+    let [.., ends, lost] = lines[..] else {
+        panic!("two lines at least: {said}")
+    };
+    assert!(ends.contains("the lock was not renewed, "), "{said}");
+    assert!(ends.ends_with("s left: the command is ended"), "{said}");
+    // SIGTERM is sent a sixth of the expiry before the end.
+    assert!(left(ends) <= 2.1, "{said}");
+    let is_lost = lost.contains("the lock was lost, and the command was ended");
+    assert!(is_lost, "{said}");
+}
+
+/// Each reason is told once, and so is the end of the trouble.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_renewal_is_told_with_the_reason() {
+    let mut scene = Scene::start(&["a", "--expiry", "5s"], 0).await;
+    let failing = scene.refuse(OPERATION_FAILED).await;
+    let said = scene.until_said("renewal failed, ").await;
+    assert!(said.contains("error 96, OperationFailed"), "{said}");
+    must(failing.clear().await);
+    scene.until_said("the lock is renewed again").await;
+    // A whole lease later nothing else was said.
+    sleep(Duration::from_secs(5)).await;
+    let said = scene.said();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    scene.end();
+    assert_eq!(scene.run.code().await, Some(0));
+}
+
 /// Two hosts run one job a day, and the primary is killed right before the first one ends it: the other one does not run it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "an election with the server's default timeout takes more than 10 s"]
@@ -116,23 +162,10 @@ async fn a_job_runs_once_although_the_primary_dies_at_its_end() {
     let directory = must(tempfile::tempdir());
     let ran = directory.path().join("ran");
     let script = format!("echo run >>'{}'; sleep 2", ran.display());
-    let options = [
-        "run",
-        "nightly",
-        "--once-per",
-        "1d",
-        "--expiry",
-        "60s",
-        "--wait",
-        "3m",
-        "--",
-    ];
+    let line = "run nightly --once-per 1d --expiry 60s --wait 3m -- sh -c";
+    let arguments: Vec<&str> = line.split(' ').chain([&*script]).collect();
     let host = || {
-        let mut host = at(
-            &server.uri(),
-            &db,
-            &[&options[..], &["sh", "-c", &script]].concat(),
-        );
+        let mut host = at(&server.uri(), &db, &arguments);
         host.stderr(Stdio::inherit());
         Running::start(host)
     };

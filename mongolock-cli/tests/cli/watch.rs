@@ -139,6 +139,24 @@ async fn each_change_is_a_line() {
     assert_eq!(watch.event("x:d"), said("acquired", "anna"));
     assert_eq!(watch.event("x:d"), said("done", "anna"));
 
+    let hour = Duration::from_secs(60 * 60);
+    let handle = must(must(anna.lock("x:h").acquire().await).detach(hour).await);
+    let resumed = must(bert.resume(&handle).await);
+    let given = resumed.fencing_token().get();
+    assert!(must(anna.release(&must(resumed.detach(hour).await)).await));
+    for event in ["acquired", "detached"] {
+        assert_eq!(watch.event("x:h"), said(event, "anna"));
+    }
+    let line = watch.next("x:h");
+    assert_eq!(
+        (&line["event"], &line["owner"]),
+        (&"resumed".into(), &"anna".into())
+    );
+    assert_eq!(line["fencing_token"], given);
+    for event in ["detached", "released"] {
+        assert_eq!(watch.event("x:h"), said(event, "anna"));
+    }
+
     // A lease whose holder has died.
     let dead = doc! { "$set": { "lockId": "carl#1", "acquiredAt": "$$NOW", "fencingToken": 5_i64,
     "expiresAt": { "$add": ["$$NOW", 300] } } };
@@ -161,39 +179,6 @@ async fn each_change_is_a_line() {
         watch.early.iter().all(|line| line["name"] != "y"),
         "it has another prefix"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_change_of_hands_is_a_line() {
-    let db = test_db().await;
-    let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let bert = must(anna.to_builder().owner("bert").build());
-    let mut watch = Watch::start(db.uri(), &db, &[], &anna).await;
-    let hour = Duration::from_secs(60 * 60);
-    let held = must(anna.lock("a").acquire().await);
-    let handle = must(held.detach(hour).await);
-    must(bert.extend(&handle, hour * 2).await);
-    let resumed = must(bert.resume(&handle).await);
-    let token = resumed.fencing_token().get();
-    let handle = must(resumed.detach(hour).await);
-    assert!(must(anna.release(&handle).await));
-    for event in ["acquired", "detached"] {
-        assert_eq!(watch.event("a"), said(event, "anna"));
-    }
-    let line = watch.next("a");
-    assert_eq!(line["event"], "resumed");
-    assert_eq!(line["owner"], "anna");
-    assert_eq!(line["fencing_token"], token);
-    for event in ["detached", "released"] {
-        assert_eq!(watch.event("a"), said(event, "anna"));
-    }
-
-    // Nobody resumes it.
-    let held = must(anna.lock("b").acquire().await);
-    must(held.detach(Duration::from_millis(500)).await);
-    for event in ["acquired", "detached", "expired"] {
-        assert_eq!(watch.event("b"), said(event, "anna"));
-    }
 }
 
 /// The server no longer has the events, and the locks cannot be read at first.

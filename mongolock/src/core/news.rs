@@ -248,3 +248,27 @@ impl<C: Clone> Core<C> {
         room.looks = asks_seldom && pause <= free;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Kind;
+
+    /// The id of a claim says which process has acquired the lock, that of a resumption or a detachment does not.
+    #[test]
+    fn a_change_of_hands_counts_as_no_acquisition() {
+        let mark = [7; 6];
+        let of_kind = |kind| rival(&Id::new(mark, kind, 9).text("anna"));
+        for kind in [Kind::Single, Kind::Set, Kind::Permit] {
+            assert_eq!(of_kind(kind), Some((Some(mark), 9 * MS)), "{kind:?}");
+        }
+        for kind in [Kind::Resumed, Kind::ResumedSet] {
+            assert_eq!(of_kind(kind), None, "{kind:?}");
+        }
+        for is_of_set in [false, true] {
+            assert_eq!(rival(&Id::of_handle("a handle", is_of_set).text("anna")), None);
+        }
+        assert_eq!(rival(""), None, "it is released");
+        assert_eq!(rival("0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11"), Some((None, 0)));
+    }
+}

@@ -52,10 +52,7 @@ impl Call {
         let (process, mut ledger) = (Arc::clone(process), world.ledger());
         ledger.next += 1;
         let key = ledger.next;
-        // A detached lease that a call resumes is not a free lock.
-        if wish.work != Work::Handle {
-            ledger.calls.insert(key, waiting);
-        }
+        ledger.calls.insert(key, waiting);
         drop(ledger);
         let begun = Instant::now();
         Self {
@@ -136,7 +133,7 @@ pub(super) fn look_for_idle_locks(world: &World) {
         };
         let quiet_since = waiting.line.trouble_until() + now - world.now();
         let idle = now - since.max(waiting.begun).max(quiet_since);
-        world.check_sound(idle <= IDLE, || {
+        world.check(idle <= IDLE, || {
             format!("{waiting:?} waits for a lock that is free for {idle} ms")
         });
     }

@@ -10,7 +10,7 @@ use super::ledger::Holder;
 use super::plan::Knob::Late;
 use super::process::Process;
 use super::wish::Wish;
-use super::world::{World, whole};
+use super::world::whole;
 use crate::context::LockContext;
 use crate::protocol::{Ms, Name, Until};
 use crate::timing::RELEASE_REPLY_LIMIT;
@@ -65,9 +65,9 @@ pub(super) struct Tenure {
 pub(super) struct Facts {
     pub(super) process: Arc<Process>,
     wish: Wish,
-    pub(super) called: Ms,
+    called: Ms,
     begun: Instant,
-    pub(super) names: Vec<Name>,
+    names: Vec<Name>,
     /// When it was acquired, if the document still says so.
     acquired: Option<Ms>,
     mark: Option<Until>,
@@ -83,12 +83,11 @@ impl Tenure {
         // A late command may have read the clock long before.
         let sight = sight.filter(|_| !world.plan.has(Late));
         let acquired = sight.and_then(|sight| sight.document.acquired_at.date());
-        let is_sound = world.plan.has_sound_clock();
         for (name, token) in lease.tokens() {
             let acquired = acquired.filter(|_| lease.keys().len() == 1);
             let judged = world
                 .ledger()
-                .judge_grant(name, token.get(), call.called, acquired, now, is_sound);
+                .judge_grant(name, token.get(), call.called, acquired, now);
             world.check(judged.is_none(), || {
                 format!("{name}: {}", judged.unwrap_or_default())
             });
@@ -97,10 +96,18 @@ impl Tenure {
         let who = format!("{} with {names:?} since {}", process.line.number, world.now());
         world.note(|| format!("{who} holds with {:?}", lease.token()));
         let own = context.clone();
-        let believes = Box::new(move || own.ensure_held().is_ok());
-        let key = begins(world, &who, call.called, &names, believes);
+        let holder = Holder {
+            who: who.clone(),
+            called: call.called,
+            names: names.clone(),
+            believes: Box::new(move || own.ensure_held().is_ok()),
+        };
+        let (key, rival) = world.ledger().begin(holder);
+        world.check(rival.is_none(), || {
+            format!("{who} holds beside {}", rival.unwrap_or_default())
+        });
         let (out, most) = (world.ledger().permits_out(), world.plan.permits as usize);
-        world.check_sound(out <= most, || format!("{out} permits are out"));
+        world.check(out <= most, || format!("{out} permits are out"));
         let (called, begun, mark) = (call.called, Instant::now(), lease.granted().mark);
         let facts = Arc::new(Facts {
             process,
@@ -139,28 +146,6 @@ impl Drop for Tenure {
     }
 }
 
-/// A holder begins to rely on locks on which no other holder may rely.
-pub(super) fn begins(
-    world: &World,
-    who: &str,
-    called: Ms,
-    names: &[Name],
-    believes: Box<dyn Fn() -> bool + Send>,
-) -> u64 {
-    let names = names.to_vec();
-    let holder = Holder {
-        who: who.to_owned(),
-        called,
-        names,
-        believes,
-    };
-    let (key, rival) = world.ledger().begin(holder);
-    world.check_sound(rival.is_none(), || {
-        format!("{who} holds beside {}", rival.unwrap_or_default())
-    });
-    key
-}
-
 impl Facts {
     fn was_forced(&self) -> bool {
         let ledger = self.process.world().ledger();
@@ -177,7 +162,7 @@ impl Facts {
             || self.was_forced()
             || self.process.is_stopping()
             || !self.process.is_quiet_since(renewed.max(self.called));
-        world.check_sound(has_cause, || format!("{:?} was lost after {held:?}", self.wish));
+        world.check(has_cause, || format!("{:?} was lost after {held:?}", self.wish));
     }
 
     /// The work is about to succeed.
@@ -203,7 +188,7 @@ impl Facts {
             None => return,
         };
         let is_first = world.ledger().is_marked(&self.names[0], self.called, until);
-        world.check_sound(is_first, || format!("{:?} was done twice", self.names));
+        world.check(is_first, || format!("{:?} was done twice", self.names));
     }
 
     /// Releases the lock, or ends a work that has succeeded. The caller drops the future after this time.

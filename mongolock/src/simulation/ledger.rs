@@ -72,13 +72,12 @@ impl Ledger {
         called: Ms,
         acquired: Option<Ms>,
         now: Ms,
-        is_sound: bool,
     ) -> Option<&'static str> {
         let is_new = self.tokens.insert((Arc::clone(name), token));
         let greatest = self.greatest.entry(Arc::clone(name)).or_insert(i64::MIN);
         let rises = token > *greatest;
         *greatest = token.max(*greatest);
-        let is_excused = !is_sound || self.was_forced(name, called);
+        let is_excused = self.was_forced(name, called);
         match () {
             () if !is_new => Some("the token is not new"),
             () if is_excused => None,

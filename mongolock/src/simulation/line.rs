@@ -183,8 +183,7 @@ impl Line {
         }
         if happens(Late) {
             // A deleted document leaves no token, and a delayed command would begin with the token of its own time.
-            let deletes = world.plan.has(Sweeps) || world.plan.has(Neighbours);
-            let part = if fastrand::bool() || deletes {
+            let part = if fastrand::bool() || world.plan.has(Sweeps) {
                 &mut trip.there
             } else {
                 &mut trip.hangs

@@ -4,7 +4,6 @@
 mod calls;
 mod disturbances;
 mod errors;
-mod handles;
 mod holds;
 mod ledger;
 mod line;
@@ -93,7 +92,6 @@ async fn simulate(scenario: &'static Scenario, prints: bool) -> Arc<World> {
     }
     // The last pause and the last command without a reply end.
     sleep(Duration::from_secs(20)).await;
-    handles::release_all(&world, &last).await;
     sleep(PATIENCE).await;
     for process in &last {
         process.check_is_idle().await;

@@ -15,10 +15,6 @@ pub(super) enum Work {
     Period,
     /// Work that may succeed once.
     Once,
-    /// A lock that is finally detached.
-    Detach,
-    /// A call with the handle of a detached lease.
-    Handle,
 }
 
 /// The disturbances that a scenario can have. Numbers are thousandths of commands, events or calls; the others are 1.
@@ -45,10 +41,6 @@ pub(super) enum Knob {
     Operators,
     /// The server deletes documents of unused locks.
     Sweeps,
-    /// Other programs take the same locks.
-    Neighbours,
-    /// The server's clock jumps: then leases end too early, and only tokens are checked.
-    Leaps,
     /// Leases last for ten minutes, so that a lease that was never released still exists at the end.
     Long,
 }
@@ -61,21 +53,14 @@ pub(super) type Scenario = (&'static str, &'static [Work], &'static [Knobs]);
 const LOCKS: &[Work] = &[Work::Lock];
 const SETS: &[Work] = &[Work::Set, Work::Set, Work::Lock];
 const MARKS: &[Work] = &[Work::Period, Work::Once];
-const HANDLES: &[Work] = &[Work::Detach, Work::Handle, Work::Handle];
 const ALL: &[Work] = {
-    use Work::{Detach, Handle, Lock, Period, Permit, Set};
-    &[Lock, Lock, Lock, Set, Permit, Period, Detach, Handle]
+    use Work::{Lock, Period, Permit, Set};
+    &[Lock, Lock, Lock, Set, Permit, Period]
 };
 
 const CALM: Knobs = &[(Drops, 50)];
 const BAD: Knobs = &[(Network, 30), (Errors, 20), (Stream, 50), (Drops, 100)];
-const OTHERS: Knobs = &[
-    (Failovers, 1),
-    (Overload, 1),
-    (Operators, 1),
-    (Sweeps, 1),
-    (Neighbours, 1),
-];
+const OTHERS: Knobs = &[(Failovers, 1), (Overload, 1), (Operators, 1), (Sweeps, 1)];
 
 pub(super) static SCENARIOS: &[Scenario] = &[
     ("calm", ALL, &[CALM]),
@@ -89,12 +74,9 @@ pub(super) static SCENARIOS: &[Scenario] = &[
     ("overload", ALL, &[CALM, &[(Overload, 1)]]),
     ("operators", ALL, &[CALM, &[(Network, 10), (Operators, 1)]]),
     ("sweeps", LOCKS, &[BAD, &[(Sweeps, 1)]]),
-    ("neighbours", LOCKS, &[BAD, &[(Neighbours, 1)]]),
-    ("leaps", ALL, &[BAD, &[(Leaps, 1), (Crashes, 1)]]),
     ("sets", SETS, &[BAD, &[(Parts, 100), (Crashes, 1)]]),
     ("permits", &[Work::Permit], &[BAD, &[(Crashes, 1)]]),
     ("marks", MARKS, &[BAD, &[(Crashes, 1)]]),
-    ("detached", HANDLES, &[BAD, &[(Late, 5), (Parts, 50)]]),
     (
         "everything",
         ALL,
@@ -154,10 +136,5 @@ impl Plan {
 
     pub(super) fn has(&self, knob: Knob) -> bool {
         self.knob(knob) > 0
-    }
-
-    /// Whether locks stay taken at the server for as long as their holders rely on them.
-    pub(super) fn has_sound_clock(&self) -> bool {
-        !self.has(Leaps)
     }
 }

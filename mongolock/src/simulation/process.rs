@@ -105,11 +105,8 @@ impl Process {
     fn check_has_released_all(&self) {
         let world = &self.line.world;
         let own = owner(self.line.number);
-        // A resumed lease keeps its owner.
-        let is_other = |id: &str| lock_id::is_detached(id) || lock_id::is_resumed(id);
-        let is_own = |id: &str| lock_id::owner(id) == Some(&own) && !is_other(id);
         let mut left = world.memory.taken();
-        left.retain(|(_, id)| is_own(id));
+        left.retain(|(_, id)| lock_id::owner(id) == Some(&own));
         world.check(left.is_empty() || !self.is_quiet(20_000), || {
             format!("a shutdown leaves {left:?}")
         });
@@ -134,7 +131,7 @@ impl Process {
 
     /// Whether no fault had an effect since this time of the server's clock.
     pub(super) fn is_quiet_since(&self, at: Ms) -> bool {
-        self.line.world.plan.has_sound_clock() && self.line.trouble_until() < World::of_server(at)
+        self.line.trouble_until() < World::of_server(at)
     }
 
     /// At the end nothing is left in the process.

@@ -55,8 +55,8 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    calm network late_commands long_leases crashes restarts pauses failovers overload operators sweeps neighbours leaps sets permits
-    marks detached everything
+    calm network late_commands long_leases crashes restarts pauses failovers overload operators sweeps sets permits marks
+    everything
 }
 
 #[test]

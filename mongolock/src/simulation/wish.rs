@@ -45,7 +45,7 @@ impl Wish {
             _ => names.iter().map(|name| Arc::from(&**name)).collect(),
         };
         let has_once = matches!(work, Work::Period | Work::Once);
-        let is_plain = !has_once && work != Work::Detach;
+        let is_plain = !has_once;
         let is_kept = is_plain && chance(150);
         let (usual, other) = (plan.has(Long) || chance(900), millis(300..=3000));
         Self {
@@ -105,6 +105,6 @@ fn names(plan: &Plan, work: Work, now: i64) -> Vec<String> {
         Work::Permit => vec![SEMAPHORE.to_owned()],
         Work::Period => vec![format!("period-{}", fastrand::usize(0..plan.names))],
         Work::Once => vec![format!("once-{}", now / 700)],
-        Work::Lock | Work::Detach | Work::Handle => vec![lock(fastrand::usize(0..plan.names))],
+        Work::Lock => vec![lock(fastrand::usize(0..plan.names))],
     }
 }

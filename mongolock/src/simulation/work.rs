@@ -29,16 +29,9 @@ impl Caller {
         let world = self.0.world();
         while !(world.is_over() || self.0.is_stopping()) {
             sleep(millis(0..=world.plan.thinks)).await;
-            match world.plan.work() {
-                Work::Handle => self.uses_handle().await,
-                work => self.calls(self.wish(work)).await,
-            }
+            let wish = Wish::draw(&world.plan, world.plan.work(), world.now());
+            self.calls(wish).await;
         }
-    }
-
-    pub(super) fn wish(&self, work: Work) -> Wish {
-        let world = self.0.world();
-        Wish::draw(&world.plan, work, world.now())
     }
 
     async fn calls(&self, wish: Wish) {
@@ -49,7 +42,7 @@ impl Caller {
             Work::Permit => self.call(provider.semaphore(SEMAPHORE, plan.permits), wish).await,
             Work::Period => self.call(provider.lock(name).once_per(plan.period), wish).await,
             Work::Once => self.call(provider.lock(name).once(), wish).await,
-            Work::Lock | Work::Detach | Work::Handle => self.call(provider.lock(name), wish).await,
+            Work::Lock => self.call(provider.lock(name), wish).await,
         }
     }
 
@@ -107,7 +100,7 @@ impl Caller {
     }
 
     /// Keeps the hold of a call, and ends it in one of many ways.
-    pub(super) async fn holds(&self, call: Call, guard: Guard) {
+    async fn holds(&self, call: Call, guard: Guard) {
         let tenure = Tenure::begin(&call, guard.context());
         let facts = Arc::clone(&tenure.facts);
         let is_held = tenure.lasts(call.wish.holds).await;
@@ -115,8 +108,6 @@ impl Caller {
         let patience = patience(&self.0.world().plan, 20);
         match call.wish.work {
             _ if chance(200) => drop(guard),
-            Work::Detach => facts.detach(guard, patience).await,
-            Work::Handle | Work::Permit if chance(300) => facts.detach(guard, patience).await,
             Work::Period | Work::Once => facts.end(guard, is_held && chance(800), patience).await,
             _ => facts.end(guard, false, patience).await,
         }

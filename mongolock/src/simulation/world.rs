@@ -2,15 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::handles::Detached;
 use super::ledger::Ledger;
 use super::plan::Plan;
-use crate::lock_id;
 use crate::protocol::{Ms, Name, Order, Reply, Row, Sight};
 use crate::store::{ALL, Looked, MemoryStore};
 use crate::sync::lock;
@@ -22,8 +20,6 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) memory: MemoryStore,
     ledger: Mutex<Ledger>,
-    /// The leases that were detached.
-    pub(super) handles: Mutex<Vec<Arc<Detached>>>,
     /// The time until which there is no primary, and the number of elections.
     pub(super) no_primary_until: AtomicI64,
     pub(super) elections: AtomicU64,
@@ -41,7 +37,6 @@ impl World {
             plan,
             memory: MemoryStore::simulated(START),
             ledger: Mutex::default(),
-            handles: Mutex::default(),
             no_primary_until: AtomicI64::new(0),
             elections: AtomicU64::new(0),
             rejected: AtomicU32::new(0),
@@ -61,7 +56,7 @@ impl World {
         whole(self.begun.elapsed())
     }
 
-    /// The same for a time of the server's clock, unless that clock has jumped.
+    /// The same for a time of the server's clock.
     pub(super) fn of_server(at: Ms) -> i64 {
         at - START
     }
@@ -87,11 +82,6 @@ impl World {
             self.note(|| format!("BREACH: {breach}"));
             self.ledger().breaches.push(breach);
         }
-    }
-
-    /// Checks a property that holds only if the server's clock does not jump.
-    pub(super) fn check_sound(&self, holds: bool, breach: impl FnOnce() -> String) {
-        self.check(holds || !self.plan.has_sound_clock(), breach);
     }
 
     /// Whether the faults have stopped, and callers begin no more calls.
@@ -152,13 +142,13 @@ pub(super) fn whole(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A row and its reply in short. The id of a detached lease has a random part, which is not the same in each run.
+/// A row and its reply in short.
 fn served(by: usize, row: &Row, reply: &Reply) -> String {
     let then = format!("{:?}", row.then);
     let then = then.split(' ').next().unwrap_or_default();
-    let sight = reply.sight.as_ref().map(|sight| {
-        let id = sight.lock_id().filter(|id| !lock_id::is_detached(id));
-        (id, sight.document.token.long(), sight.left())
-    });
+    let sight = reply
+        .sight
+        .as_ref()
+        .map(|sight| (sight.lock_id(), sight.document.token.long(), sight.left()));
     format!("  {by} {} {then}: {:?} {sight:?}", row.name, reply.is_applied)
 }

@@ -4,8 +4,6 @@ mod simulated;
 mod tests;
 
 use std::collections::BTreeMap;
-#[cfg(test)]
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,9 +29,6 @@ pub(crate) struct MemoryStore {
     documents: Mutex<Documents>,
     /// The changes of locks, for the waiters.
     pub(super) events: broadcast::Sender<News>,
-    /// The milliseconds by which the simulation has moved the clock.
-    #[cfg(test)]
-    jumped: AtomicI64,
 }
 
 struct Documents {
@@ -80,8 +75,6 @@ impl MemoryStore {
                 greatest_deleted_token: 0,
             }),
             events: broadcast::Sender::new(1024),
-            #[cfg(test)]
-            jumped: AtomicI64::new(0),
         }
     }
 
@@ -192,9 +185,6 @@ impl MemoryStore {
 
     /// The time of the store's clock in whole milliseconds, as MongoDB keeps its dates.
     pub(crate) fn now(&self) -> Ms {
-        let now = self.started_at.saturating_add(millis(self.start.elapsed()));
-        #[cfg(test)]
-        let now = now.saturating_add(self.jumped.load(Relaxed));
-        now
+        self.started_at.saturating_add(millis(self.start.elapsed()))
     }
 }

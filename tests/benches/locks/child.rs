@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::setting::Access;
-use crate::{many_names, queue, soak};
+use crate::{many_names, queue};
 
 /// What another process does.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Job {
     Names(many_names::Names),
     Queue(queue::Queueing),
-    Soak(soak::Soaking),
 }
 
 /// A job and its server.
@@ -29,7 +28,6 @@ pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
     match job {
         Job::Names(names) => many_names::hold_and_wait(&access, names).await,
         Job::Queue(queueing) => queue::queue(&access, queueing).await,
-        Job::Soak(soaking) => soak::ask(&access, soaking).await,
     }
 }
 

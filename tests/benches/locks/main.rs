@@ -1,8 +1,8 @@
 //! What locking costs, beside what the same work costs without mongolock.
 //!
 //! `cargo bench -p mongolock-tests --bench locks` prints a table, and writes all figures into `mongolock-bench.json` in cargo's
-//! target directory, or into the file of `--json`. `-- --list` shows the five groups and their parts, `-- --only <name>` runs a
-//! group or a part, and `-- --quick` makes everything shorter and less exact. The soak runs only if it is named.
+//! target directory, or into the file of `--json`. `-- --list` shows the four groups and their parts, `-- --only <name>` runs a
+//! group or a part, and `-- --quick` makes everything shorter and less exact.
 //!
 //! `-- --only <name> --beside <program>` runs it in turns in this build and in another one, and prints the ratios: some
 //! goals compare a figure with that of an earlier commit. `--turns` sets the number of turns.
@@ -29,7 +29,6 @@ mod samples;
 mod server;
 mod sets;
 mod setting;
-mod soak;
 
 use std::path::PathBuf;
 
@@ -71,7 +70,6 @@ parts! {
     "many-names" "awaited": many_names::awaited, "10,000 held names with one waiter each", "4 min / 90 s";
     "many-names" "released": many_names::released, "10,000 awaited names released at once, beside leases", "1 min / 20 s";
     "many-names" "overload": overload::measure, "a server that rejects commands", "4 min / 90 s";
-    "soak" "soak": soak::measure, "kills, stops and late messages; only if it is named", "24 min / 75 s";
 }
 
 /// What the command line asks for.
@@ -111,11 +109,8 @@ async fn main() -> anyhow::Result<()> {
     let setting = Setting::new(arguments.options).await?;
     let mut report = Report::new(&setting).await?;
     for (group, part, ..) in PARTS {
-        let is_wanted = match arguments.only.as_deref() {
-            Some(only) => [group, part].contains(&&only),
-            None => *group != "soak",
-        };
-        if is_wanted {
+        let only = arguments.only.as_deref();
+        if only.is_none_or(|only| [group, part].contains(&&only)) {
             report.begin(part);
             measure(part, &setting, &mut report).await?;
         }

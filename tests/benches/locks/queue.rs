@@ -173,7 +173,7 @@ async fn dotnet(
 }
 
 /// One attempt of DistributedLock.MongoDB; returns the token if the lock is held then.
-pub(crate) async fn dotnet_acquires(
+async fn dotnet_acquires(
     locks: &Collection<Document>,
     name: &str,
     lock_id: &str,

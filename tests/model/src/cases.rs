@@ -1,7 +1,7 @@
 //! Every model that is explored, with what must come of it.
 
 use crate::check::explore;
-use crate::lease::{Counts, CountsFrom, IN_ORDER, Lease, ONE_HOLDER, RISES};
+use crate::lease::{Counts, IN_ORDER, Lease, ONE_HOLDER, RISES};
 use crate::protocol::Rules;
 
 /// One model with its bounds.
@@ -50,7 +50,6 @@ fn lease(claims: u8) -> Lease {
         retention: None,
         deletes_at_once: false,
         is_fenced: true,
-        counts_from: CountsFrom::Request,
         clocks: [0, 0],
         majority: true,
     }
@@ -77,16 +76,13 @@ fn peer() -> Lease {
 pub(crate) fn all() -> Vec<Case> {
     cases! {
         "three claims of two processes": lease(3), horizon = 4;
-        "renewals": lease(2), most.renewals = 1, horizon = 4;
-        "commands that take effect late": late(2), most.renewals = 1, horizon = 3;
+        "commands that take effect late": late(2), horizon = 4;
         "the TTL index, and a peer that deletes documents": peer(), retention = Some(1), horizon = 4;
         "an election": lease(2), most.elections = 1, horizon = 4;
         "an election, clocks apart by the takeover margin":
             lease(2), most.elections = 1, rules.takeover_margin = 1, clocks = [0, 1];
 
         "no fence, and a process that pauses": lease(2), is_fenced = false => IN_ORDER;
-        "a renewal that takes back what a later one has granted":
-            late(2), rules.renewal_overwrites = true, most.renewals = 2, horizon = 3 => ONE_HOLDER;
         "a release that deletes, and tokens that count from 1":
             lease(3), rules.is_peer = true => IN_ORDER;
         "replies before a majority has the write (w: 1)":
@@ -94,19 +90,16 @@ pub(crate) fn all() -> Vec<Case> {
         "clocks further apart than the takeover margin":
             lease(2), most.elections = 1, rules.expiry = 3, rules.takeover_margin = 1, clocks = [0, 2]
             => ONE_HOLDER;
-        "a lease that counts from the reply": lease(2), counts_from = CountsFrom::Reply => ONE_HOLDER;
         "a document deleted while an acquire request waits in the server":
             late(3), rules.expiry = 1, horizon = 1, retention = Some(0) => RISES;
         "a document deleted within the millisecond of its lease":
             peer(), horizon = 2, deletes_at_once = true => RISES;
 
         "long: three claims of two processes": lease(3);
-        "long: the TTL index, a peer that deletes documents, renewals":
-            peer(), retention = Some(1), most.renewals = 1;
-        "long: commands that take effect late": late(2), most.renewals = 1;
-        "long: late commands, and two renewals": late(2), most.renewals = 2;
+        "long: the TTL index, a peer that deletes documents": peer(), retention = Some(1);
+        "long: commands that take effect late": late(3), horizon = 3;
         "long: three processes": lease(3), processes = 3;
-        "long: elections, renewals, clocks apart by the margin":
-            lease(2), most.renewals = 1, most.elections = 2, rules.takeover_margin = 1, clocks = [1, 0];
+        "long: elections, clocks apart by the margin":
+            lease(2), most.elections = 2, rules.takeover_margin = 1, clocks = [1, 0];
     }
 }

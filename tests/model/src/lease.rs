@@ -19,19 +19,8 @@ pub(crate) const IN_ORDER: &str = "fenced writes take effect in the order of the
 pub(crate) struct Counts {
     /// A process begins to acquire the lock, with a claim of its own.
     pub(crate) claims: u8,
-    /// A renewal is sent.
-    pub(crate) renewals: u8,
     /// The primary changes.
     pub(crate) elections: u8,
-}
-
-/// From when a holder counts its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CountsFrom {
-    /// From before the request was sent.
-    Request,
-    /// From the reply. Wrong: the lease began earlier.
-    Reply,
 }
 
 /// Which steps are possible, and by which rules.
@@ -56,8 +45,6 @@ pub(crate) struct Lease {
     pub(crate) deletes_at_once: bool,
     /// Whether the data refuses a write with a smaller token than it has seen.
     pub(crate) is_fenced: bool,
-    /// From when a holder counts its lease.
-    pub(crate) counts_from: CountsFrom,
     /// How far the clocks of the two members are ahead.
     pub(crate) clocks: [Time; 2],
     /// Whether a reply waits until a majority has the write.
@@ -116,7 +103,6 @@ pub(crate) struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Request {
     Acquire,
-    Renew,
     Release,
 }
 
@@ -190,7 +176,6 @@ pub(crate) enum Action {
     /// The process with this place in the state sends a first request.
     Acquire(usize),
     GiveUp(ClaimId),
-    Renew(ClaimId),
     Release(ClaimId),
     WriteArrives(Write),
     Begins(Command),

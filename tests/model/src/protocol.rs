@@ -64,9 +64,6 @@ pub(crate) struct Rules {
     pub(crate) takeover_margin: Time,
     /// How long a command may stay in the server: so many steps are the [`LATE_COMMAND`] of the library.
     pub(crate) late_command: Time,
-    /// Whether a renewal sets its own end, even if the present one is later. Wrong: a command that takes effect late takes back
-    /// what a later one has granted.
-    pub(crate) renewal_overwrites: bool,
     /// Whether a release deletes the document, and tokens count on from it, and from 1 without one, as DistributedLock.MongoDB
     /// does. Those of the library are at least the server's time.
     pub(crate) is_peer: bool,
@@ -93,7 +90,6 @@ impl Rules {
             expiry,
             takeover_margin: 0,
             late_command: 2,
-            renewal_overwrites: false,
             is_peer: false,
         }
     }
@@ -123,22 +119,6 @@ impl Rules {
                 remaining: document.expires_at - now,
             }
         })
-    }
-
-    /// A renewal; `false` if the claim does not have the lock.
-    pub(crate) fn renew(self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
-        let (when, expiry) = (When::is(&claim.text()), self.ms(self.expiry));
-        let then = if self.renewal_overwrites {
-            let (to, min_hold) = (claim.text(), 0);
-            Then::Rename {
-                to,
-                ttl: expiry,
-                min_hold,
-            }
-        } else {
-            Then::Renew { expiry }
-        };
-        self.apply(at, when, then, now)
     }
 
     /// A release.

@@ -26,8 +26,6 @@ pub struct Hold {
     pub process: usize,
     /// The number of its task.
     pub task: usize,
-    /// When the task began to ask for the lock; calls that have failed count as one with the call that succeeded.
-    pub asked: Duration,
     /// When it began.
     pub begun: Duration,
     /// When it ended: a process that was killed while it was stopped did its last step before it was stopped.
@@ -45,14 +43,6 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Until when the lock was held: the lease of a stopped holder can end before its section.
-    pub fn held_until(&self) -> Duration {
-        match self.end {
-            End::Lost => self.ended.min(self.lease_ends.max(self.begun)),
-            End::Held | End::Open => self.ended,
-        }
-    }
-
     /// Whether the later hold began while this one's process was stopped: no lock can prevent that. A stop before the end
     /// of the first lease cannot be the cause, and neither can one that was over well before the later hold.
     pub fn was_stopped_at_the_beginning_of(&self, later: &Self) -> bool {
@@ -63,14 +53,13 @@ impl Hold {
 
     /// Whether the holder was told that the lock is no longer its own.
     pub fn is_lost(&self) -> bool {
-        self.end == End::Lost || matches!(self.release, Some(Outcome::Failed(_)))
+        self.end == End::Lost || matches!(self.release, Some(Outcome::Failed))
     }
 }
 
 /// A task while its steps are read.
 #[derive(Default)]
 struct Reading {
-    asked: Option<Duration>,
     open: Option<Hold>,
     ended: Vec<Hold>,
     /// Since when its process is stopped.
@@ -111,7 +100,6 @@ impl Reading {
         match &event.step {
             Step::Invoke => {
                 self.end_open(event.at);
-                self.asked.get_or_insert(event.at);
                 if !self.is_killed {
                     // The task asks again, so the earlier call has no answer any more, whatever happens to its process later.
                     self.unanswered.extend(self.call.replace(event.clone()));
@@ -122,7 +110,6 @@ impl Reading {
                 self.open = Some(Hold {
                     process: event.process,
                     task: event.task,
-                    asked: self.asked.take().unwrap_or(event.at),
                     begun: event.at,
                     ended: event.at,
                     token: *token,
@@ -135,7 +122,7 @@ impl Reading {
                     self.end_open(event.at);
                 }
             }
-            Step::NotAcquired { .. } => self.call = None,
+            Step::NotAcquired => self.call = None,
             Step::Ended { is_lost } => {
                 if let Some(mut hold) = self.open.take() {
                     hold.ended = event.at;
@@ -145,7 +132,7 @@ impl Reading {
             }
             Step::Released(outcome) => {
                 if let Some(hold) = self.ended.last_mut() {
-                    hold.release = Some(outcome.clone());
+                    hold.release = Some(*outcome);
                 }
             }
             _ => {}

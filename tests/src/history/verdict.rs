@@ -6,7 +6,8 @@ mod tests;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use super::{End, Event, History, Hold, Outcome, Step};
+use super::hold::End;
+use super::{Event, History, Hold, Outcome};
 
 /// What a history says about its lock.
 ///
@@ -23,42 +24,27 @@ pub struct Verdict {
     pub false_releases: Vec<(Hold, Hold)>,
     /// Calls of processes that were not killed, which have neither succeeded nor failed.
     pub unanswered: Vec<Event>,
-    /// Holds whose holders were told that they have lost the lock.
-    pub lost: Vec<Hold>,
-    /// Sections that went on while another process held the lock: it began while their holders were stopped, and they have
-    /// found their loss afterwards.
-    pub late_sections: Vec<Late>,
     /// The number of holds.
     pub holds: usize,
-    /// The calls that have failed, and those of them whose claims may have been made.
-    pub failed: (usize, usize),
-}
-
-/// A section beside a later hold.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Late {
-    /// The process that had lost the lock.
-    pub process: usize,
-    /// The process that held it then.
-    pub beside: usize,
-    /// For how long the two were there together.
-    pub time: Duration,
+    /// The number of holds whose holders were told that they have lost the lock.
+    pub lost: usize,
+    /// For how long sections went on while another process held the lock: it began while their holders were stopped, and they
+    /// have found their loss afterwards.
+    pub late_sections: Vec<Duration>,
 }
 
 impl Verdict {
     pub(super) fn of(history: &History) -> Self {
-        let events = history.events();
-        let (holds, unanswered) = super::hold::holds(&events);
+        let (holds, unanswered) = super::hold::holds(&history.events());
         let (overlaps, late_sections) = overlaps(&holds);
         Self {
             overlaps,
             falling_tokens: falling_tokens(&holds),
             false_releases: false_releases(&holds),
             unanswered,
-            lost: holds.iter().filter(|hold| hold.is_lost()).cloned().collect(),
-            late_sections,
             holds: holds.len(),
-            failed: failed(&events),
+            lost: holds.iter().filter(|hold| hold.is_lost()).count(),
+            late_sections,
         }
     }
 
@@ -87,17 +73,14 @@ impl Verdict {
 
 impl Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (failed, unknown) = self.failed;
-        let longest = self.late_sections.iter().map(|late| late.time).max();
         write!(
             f,
-            "history: {} holds, {} lost, {} breaches; {failed} calls failed, {unknown} of them with unknown outcome; \
-             {} sections beside a later holder (longest {:?})",
+            "history: {} holds, {} lost, {} breaches; {} sections beside a later holder (longest {:?})",
             self.holds,
-            self.lost.len(),
+            self.lost,
             self.breaches().len(),
             self.late_sections.len(),
-            longest.unwrap_or_default(),
+            self.late_sections.iter().max(),
         )
     }
 }
@@ -110,18 +93,14 @@ fn pairs<T: fmt::Debug>(what: &str, pairs: &[(T, T)]) -> impl Iterator<Item = St
 
 /// The overlaps that must not be, and those that no lock can prevent. Each hold is compared with all earlier ones that
 /// have not ended, because a holder that is stopped for long would otherwise hide the others.
-fn overlaps(holds: &[Hold]) -> (Vec<(Hold, Hold)>, Vec<Late>) {
+fn overlaps(holds: &[Hold]) -> (Vec<(Hold, Hold)>, Vec<Duration>) {
     let (mut wrong, mut late) = (Vec::new(), Vec::new());
     let mut open: Vec<&Hold> = Vec::new();
     for hold in holds {
         open.retain(|earlier| earlier.ended > hold.begun);
         for earlier in &open {
             if earlier.end == End::Lost && earlier.was_stopped_at_the_beginning_of(hold) {
-                late.push(Late {
-                    process: earlier.process,
-                    beside: hold.process,
-                    time: earlier.ended.min(hold.ended).saturating_sub(hold.begun),
-                });
+                late.push(earlier.ended.min(hold.ended).saturating_sub(hold.begun));
             } else {
                 wrong.push(((*earlier).clone(), hold.clone()));
             }
@@ -155,15 +134,4 @@ fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
         wrong.extend(taken.next().map(|taken| (hold.clone(), taken.clone())));
     }
     wrong
-}
-
-/// The calls that have failed, and those of them whose claims may have been made.
-fn failed(events: &[Event]) -> (usize, usize) {
-    let failed = events.iter().filter_map(|event| match event.step {
-        Step::NotAcquired { is_unknown, .. } => Some(usize::from(is_unknown)),
-        _ => None,
-    });
-    failed.fold((0, 0), |(all, unknown), is_unknown| {
-        (all + 1, unknown + is_unknown)
-    })
 }

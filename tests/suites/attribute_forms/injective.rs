@@ -157,21 +157,6 @@ async fn two_calls_share_a_name_only_if_their_values_are_equal() {
     .await;
 }
 
-/// Values that differ only in where the separator stands, which unescaped names could not tell apart.
-#[tokio::test]
-async fn a_moved_separator_gives_another_name() {
-    each_seed(async |random| {
-        let text = text(random, "[a:%]", 3, 9);
-        let [one, other] = [(); 2].map(|()| text.split_at(random.usize(1..text.len())));
-        let names = (
-            edit(one.0, one.1).await.unwrap(),
-            edit(other.0, other.1).await.unwrap(),
-        );
-        assert_eq!(names.0 == names.1, one == other, "{:?} {:?}", one, other);
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn the_proof_escapes_as_the_runtime_does() {
     each_seed(async |random| {

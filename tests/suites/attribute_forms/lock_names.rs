@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
-use mongolock::{Busy, IntoLockName, LockContext, LockError, LockName, LockProvider, distributed_lock};
+use mongolock::{IntoLockName, LockContext, LockError, LockName, LockProvider, distributed_lock};
 
 use super::send;
 
@@ -240,26 +240,5 @@ async fn declarations_by_other_means_compile() -> Result<(), LockError> {
     assert_eq!(Declared::Other.template(), "declared:all");
     let found = LockProvider::in_memory().scope(by_macro(2)).await?;
     assert_eq!(found, ["declared:2", "declared:<id>"]);
-    Ok(())
-}
-
-#[distributed_lock(name = Lock::Report { tenant, id: order.into() }, on_busy = already_running)]
-async fn reports_once(tenant: &str, order: u32, #[lock] lock: LockContext) -> Result<String, LockError> {
-    Ok(format!("{} {order}", lock.name()))
-}
-
-fn already_running(tenant: &str, order: &u32, busy: &Busy) -> Result<String, LockError> {
-    Ok(format!("{} is busy for {tenant} {order}", busy.name))
-}
-
-#[tokio::test]
-async fn a_busy_function_answers_for_a_declared_name() -> Result<(), LockError> {
-    let provider = LockProvider::in_memory();
-    let run = || provider.scope(reports_once("a:b", 7));
-    assert_eq!(run().await?, "report:a%3Ab:7 7");
-    let guard = provider.lock(Lock::Report { tenant: "a:b", id: 7 }).await?;
-    assert_eq!(run().await?, "report:a%3Ab:7 is busy for a:b 7");
-    guard.release().await?;
-    assert_eq!(run().await?, "report:a%3Ab:7 7");
     Ok(())
 }

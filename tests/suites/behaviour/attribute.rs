@@ -7,12 +7,10 @@ use mongolock::{LockContext, LockError, LockProvider, LossReason, distributed_lo
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{AppError, Fixture, assert_lost, assert_released, in_time, refused_option, renewing};
+use crate::fixture::{AppError, Fixture, assert_lost, in_time, refused_option, renewing};
 
 conformance!(
     a_panic_continues_after_the_release,
-    a_busy_lock_keeps_the_body_from_running,
-    a_method_takes_its_name_and_its_provider_from_self,
     calls_of_one_type_are_serialised_and_types_run_in_parallel,
     work_that_is_done_is_skipped,
     a_skipped_call_returns_the_skipped_value_of_its_type,
@@ -49,41 +47,6 @@ async fn a_panic_continues_after_the_release(fixture: Fixture) {
 
     let refused = work(1, false).await;
     assert!(matches!(refused, Err(AppError::Lock(LockError::NoProvider))));
-}
-
-/// B16: the body never runs without the lock.
-async fn a_busy_lock_keeps_the_body_from_running(fixture: Fixture) {
-    #[distributed_lock(name = "busy", acquire_timeout = "1s")]
-    async fn never() -> Result<(), LockError> {
-        unreachable!("another holder has the lock")
-    }
-
-    let _held = fixture.rival().lock("busy").await.unwrap();
-    let refused = fixture.provider.scope(never()).await;
-    assert!(matches!(refused, Err(LockError::Timeout { .. })), "{refused:?}");
-}
-
-/// S0.4
-async fn a_method_takes_its_name_and_its_provider_from_self(fixture: Fixture) {
-    struct Reports {
-        tenant: String,
-        provider: LockProvider,
-    }
-
-    impl Reports {
-        #[distributed_lock(name = "<self.tenant>:<id>", provider = self.provider)]
-        async fn rebuild(&self, id: u32) -> Result<String, LockError> {
-            let lock = LockContext::current().expect("the body runs under the lock");
-            Ok(format!("{}/{id}", lock.name()))
-        }
-    }
-
-    let reports = Reports {
-        tenant: "acme".into(),
-        provider: fixture.provider.clone(),
-    };
-    assert_eq!(reports.rebuild(7).await.unwrap(), "acme:7/7");
-    assert_released(&fixture.rival().lock("acme:7")).await;
 }
 
 /// S4.1: each type of data has a lock of its own.

@@ -1,17 +1,18 @@
 //! Handing a hold over, whole, to the next waiter of the same process, and yielding it to other processes.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mongolock::LockContext;
-use mongolock_tests::{BEFORE_EXPIRY, Purpose};
+use mongolock_tests::{BEFORE_EXPIRY, FailPoint, Purpose, must, stable_client};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance_of_kinds;
 use crate::conformance::kind::Kind;
 use crate::conformance::subject::Subject;
 use crate::conformance::target::Target;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, in_time, patient};
 
 conformance_of_kinds!(
     waiters_get_it_in_the_order_of_their_arrival_each_with_a_greater_token: CALLS,
@@ -68,4 +69,48 @@ async fn a_hand_over_costs_no_command() {
             "{kind:?}: {changes} and {looks} for 201 holds"
         );
     }
+}
+
+/// While another process wants the lock, a hold is handed over for the time of three commands, and for half a second at most. A
+/// process whose commands take 400 ms would serve one or two callers with each claim otherwise.
+#[tokio::test]
+async fn a_process_with_slow_commands_hands_over_for_longer() {
+    const COMMAND: Duration = Duration::from_millis(400);
+    const SECTION: Duration = Duration::from_millis(30);
+    let fixture = Fixture::mongodb().await;
+    let (provider, _) = fixture.recorded(|builder| builder).await;
+    let slow = FailPoint::on(&["findAndModify"]).always().block(COMMAND);
+    let _point = must(slow.enable_for(fixture.db()).await);
+    // The fail point does not apply to this client, because its application name differs.
+    let client = must(stable_client(fixture.db().uri()).await);
+    let near = patient(&client.database(fixture.db().name())).lock("n");
+    let rival = tokio::spawn(async move {
+        loop {
+            let guard = near.acquire().await.unwrap();
+            sleep(SECTION).await;
+            guard.release().await.unwrap();
+        }
+    });
+    let (begun, mut tasks) = (Arc::<Mutex<Vec<Instant>>>::default(), JoinSet::new());
+    for _ in 0..24 {
+        let (lock, begun) = (provider.lock("n"), Arc::clone(&begun));
+        tasks.spawn(async move {
+            for _ in 0..3 {
+                let guard = lock.acquire().await.unwrap();
+                begun.lock().unwrap().push(Instant::now());
+                sleep(SECTION).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    in_time(tasks.join_all()).await;
+    rival.abort();
+    let begun = begun.lock().unwrap();
+    // Between two turns there is a command at least.
+    let turns = begun.chunk_by(|one, next| *next - *one < COMMAND / 2 + SECTION);
+    let turns: Vec<Duration> = turns.map(|turn| turn[turn.len() - 1] - turn[0]).collect();
+    // Without the rule a turn lasts for 20 ms, or for 160 ms while no other process is known.
+    let longest = turns.iter().max().expect("there are turns");
+    let range = Duration::from_millis(250)..Duration::from_millis(900);
+    assert!(range.contains(longest), "{turns:?}");
 }

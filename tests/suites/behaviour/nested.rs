@@ -11,12 +11,11 @@ use tokio::time::sleep;
 use crate::conformance::subject::Subject;
 use crate::conformance::target::Target;
 use crate::conformance::{conformance, conformance_of_kinds};
-use crate::fixture::{Fixture, assert_released, hold_all, in_time};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
     siblings_are_busy_to_each_other,
     a_deadlock_ends_at_the_inner_timeout,
-    locks_in_one_order_do_not_deadlock,
 );
 
 conformance_of_kinds!(
@@ -194,17 +193,4 @@ async fn a_deadlock_ends_at_the_inner_timeout(fixture: Fixture) {
     for name in ["a", "b"] {
         assert_released(&fixture.provider.lock(name)).await;
     }
-}
-
-/// Calls of two processes acquire the same two locks, in the order of their names, many times.
-async fn locks_in_one_order_do_not_deadlock(fixture: Fixture) {
-    let calls = async |provider: LockProvider| {
-        for _ in 0..10 {
-            for guard in hold_all(&provider, ["a", "b"]).await {
-                guard.release().await.unwrap();
-            }
-        }
-    };
-    let all = async { tokio::join!(calls(fixture.provider.clone()), calls(fixture.rival())) };
-    in_time(all).await;
 }

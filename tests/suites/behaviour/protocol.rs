@@ -6,11 +6,9 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, Purpose, eventually, must, recorded};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::fixture::{
-    FIELDS, Fixture, acquire_and_release, fields, hold_all, in_time, millis, renewing, until,
-};
+use crate::fixture::{FIELDS, Fixture, acquire_and_release, fields, hold_all, millis, renewing, until};
 
 /// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
 #[tokio::test]
@@ -88,25 +86,6 @@ async fn majority_and_primary_are_set_on_every_command() {
     assert!(reads >= 6 && writes >= 9, "{reads} reads, {writes} writes");
 }
 
-/// B18: of fifty waiters in one process, only one at a time sends attempts.
-#[tokio::test]
-async fn waiters_of_one_process_send_one_attempt_at_a_time() {
-    let fixture = Fixture::mongodb().await;
-    let pause = Duration::from_millis(100);
-    let (provider, commands) = fixture.recorded(|b| b.retry_interval(pause..=pause)).await;
-    let held = fixture.rival().lock("crowded").await.unwrap();
-    let mut waiters = tokio::task::JoinSet::new();
-    for _ in 0..50 {
-        let lock = provider.lock("crowded");
-        waiters.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
-    }
-    sleep(pause * 10).await;
-    let asked = commands.count(Purpose::Acquire);
-    assert!((2..=11).contains(&asked), "{asked} attempts in ten pauses");
-    held.release().await.unwrap();
-    in_time(waiters.join_all()).await;
-}
-
 /// B19: the renewal of a hundred locks and a set takes a few commands. None of them asks, because each has matched all documents.
 #[tokio::test]
 async fn many_locks_are_renewed_together() {
@@ -170,34 +149,6 @@ async fn a_held_lock_is_one_document_of_five_fields() {
     assert_ne!(next, id, "an id is never used again");
 }
 
-/// S2.1: the lock is a separate document, and the protected document is never changed.
-#[tokio::test]
-async fn the_protected_document_is_never_changed() {
-    let fixture = Fixture::mongodb().await;
-    let orders = fixture.database().collection("orders");
-    let order = doc! { "_id": "order:1", "total": 7 };
-    orders.insert_one(&order).await.unwrap();
-    let guard = fixture.provider.lock("order:1").await.unwrap();
-    assert_eq!(orders.find_one(doc! {}).await.unwrap().as_ref(), Some(&order));
-    guard.release().await.unwrap();
-    assert_eq!(orders.find_one(doc! {}).await.unwrap(), Some(order));
-}
-
-/// S3.2, S0.12: names are unique by `_id`. A name or an owner that looks like an expression is stored as it is.
-#[tokio::test]
-async fn names_and_owners_are_stored_literally() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let provider = fixture.process("$$NOW");
-    for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
-        let guard = provider.lock(name).await.unwrap();
-        assert!(fixture.lock_id(name).await.starts_with("$$NOW#"));
-        assert!(!fixture.is_free(name).await);
-        guard.release().await.unwrap();
-    }
-    assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 4);
-}
-
 /// The types are none of a lock, and all but the first are such that the server cannot compare or calculate with them.
 #[tokio::test]
 async fn a_damaged_document_is_reported_and_not_held() {
@@ -255,19 +206,6 @@ async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
     let token = guard.fencing_token();
     guard.release().await.unwrap();
     token
-}
-
-/// S1.19, B1
-#[tokio::test]
-async fn tokens_rise_after_the_document_was_deleted_by_hand() {
-    let fixture = Fixture::mongodb().await;
-    let mut last = next_token(&fixture.provider, "deleted").await;
-    for _ in 0..20 {
-        must(fixture.locks().delete_one(doc! { "_id": "deleted" }).await);
-        let token = next_token(&fixture.provider, "deleted").await;
-        assert!(token > last, "{token} after {last}");
-        last = token;
-    }
 }
 
 /// S1.19, S1.9, B1, B17: the server removes the document. Its TTL monitor runs once a second in the tests.

@@ -119,23 +119,6 @@ async fn an_idle_stream_is_closed() {
     assert_eq!(provider.health().await.wake_up, WakeUp::Idle);
 }
 
-/// A broken stream is opened again, and waiters poll in the meantime.
-#[tokio::test]
-async fn a_broken_stream_is_opened_again() {
-    let fixture = Fixture::mongodb().await;
-    let (provider, commands) = fixture.recorded(seldom_polling).await;
-    let held = fixture.provider.lock("broken").await.unwrap();
-    let waiter = waiter(provider.lock("broken"));
-    commands.until_sent("getMore").await;
-    // 280: the stream cannot be resumed.
-    let point = FailPoint::on(&["getMore", "aggregate"]).times(4).error_code(280);
-    let point = must(point.enable_for(fixture.db()).await);
-    until("the end of the stream", async || !commands.failed().is_empty()).await;
-    // It is woken, or it polls.
-    release_to(held, waiter, AMPLE / 2).await;
-    must(point.clear().await);
-}
-
 /// S1.24: on a lock that stays held, growing pauses send a fraction of the attempts, and a stream almost none, also for fifty
 /// waiters.
 #[tokio::test]

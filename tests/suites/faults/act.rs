@@ -1,5 +1,4 @@
-//! What an actor does with a lock, a set of locks or a permit: one turn, whose steps it tells for a history. The soak of the
-//! benchmark compiles this file as well.
+//! What an actor does with a lock, a set of locks or a permit: one turn, whose steps it tells for a history.
 
 use std::time::Duration;
 
@@ -85,14 +84,13 @@ pub(crate) async fn take_turn(
         let begun = acquired(&held.context())?;
         Ok((held, begun))
     };
-    let (held, begun) = acquiring.await.inspect_err(|error: &LockError| {
-        let (error, is_unknown) = (error.to_string(), matches!(error, LockError::Mongo(_)));
-        tell(&Event::now(task, Step::NotAcquired { error, is_unknown }));
-    })?;
+    let (held, begun) = acquiring
+        .await
+        .inspect_err(|_: &LockError| tell(&Event::now(task, Step::NotAcquired)))?;
     let (context, task) = (held.context(), task + held.first_task());
     tell(&Event { task, ..begun });
     tokio::select! {
-        () = sleep(section()) => {}
+        () = sleep(Duration::from_millis(fastrand::u64(1..=5))) => {}
         () = context.lost() => {}
     }
     tell(&Event {
@@ -101,13 +99,13 @@ pub(crate) async fn take_turn(
     });
     context.ensure_held()?;
     let released = held.release().await;
-    tell(&Event::now(task, Step::Released(outcome(&released))));
+    let outcome = match &released {
+        Ok(()) => Outcome::Ok,
+        Err(LockError::Lost { .. }) => Outcome::Failed,
+        Err(_) => Outcome::Unknown,
+    };
+    tell(&Event::now(task, Step::Released(outcome)));
     released.map(|()| context)
-}
-
-/// The length of a section.
-pub(crate) fn section() -> Duration {
-    Duration::from_millis(fastrand::u64(1..=5))
 }
 
 /// The tokens of a hold in the order of the names; a permit has none.
@@ -133,13 +131,4 @@ pub(crate) fn ended(context: &LockContext) -> Event {
     let at = monotonic_now();
     let is_lost = context.is_lost();
     Event::at(0, at, Step::Ended { is_lost })
-}
-
-/// How a release has ended.
-pub(crate) fn outcome(released: &Result<(), LockError>) -> Outcome {
-    match released {
-        Ok(()) => Outcome::Ok,
-        Err(error @ LockError::Lost { .. }) => Outcome::Failed(error.to_string()),
-        Err(error) => Outcome::Unknown(error.to_string()),
-    }
 }

@@ -5,10 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mongodb::bson::{Document, doc};
 use mongolock::{DistributedLock, LockProvider};
-use mongolock_tests::{
-    AMPLE, Node, Server, eventually, must, one_member_with_its_clock_ahead,
-    three_members_with_one_clock_ahead,
-};
+use mongolock_tests::{AMPLE, Node, Server, ServerOptions, eventually, must, one_clock_ahead};
 use tokio::time::Instant;
 
 use crate::{assert_free, connect, patient};
@@ -59,7 +56,7 @@ fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
 #[tokio::test]
 async fn a_margin_keeps_a_lock_with_its_holder_across_a_failover_to_a_clock_that_is_ahead() {
     let directory = tempfile::tempdir().unwrap();
-    let server = three_members_with_one_clock_ahead(directory.path(), AHEAD).await;
+    let server = one_clock_ahead(ServerOptions::three_members(), directory.path(), AHEAD).await;
     let provider = async |margin: Duration| {
         let database = connect(&server.uri(), "app").await;
         let builder = LockProvider::builder(&database)
@@ -105,7 +102,7 @@ async fn after_a_clock_has_gone_back_no_lock_stays_taken() {
     const OWNER: &str = "before";
     let directory = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
-    let server = one_member_with_its_clock_ahead(directory.path(), hour).await;
+    let server = one_clock_ahead(ServerOptions::single(), directory.path(), hour).await;
     assert!(is_ahead(server.node()).await);
     let before = LockProvider::builder(&connect(&server.uri(), "app").await);
     let before = before.owner(OWNER).build().unwrap();

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Purpose, TestDb, locks, must, recorded, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{LONG_EXPIRY, assert_free, connect, fail, patient, warm_up, with_expiry};
+use crate::{LONG_EXPIRY, assert_free, closed_address, connect, fail, patient, warm_up, with_expiry};
 
 /// The code of a refusal that may pass, and that no driver knows.
 const PASSING: i32 = 365;
@@ -133,6 +134,23 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
         matches!(info.state, LockState::Expired | LockState::Released),
         "{info:?}"
     );
+}
+
+/// Waits of several names, and several of one name.
+#[tokio::test]
+#[ignore = "they end after a minute"]
+async fn all_waits_without_a_limit_end_soon_after_a_minute_without_a_server() {
+    let uri = format!("mongodb://{}/?directConnection=true", closed_address());
+    let provider = LockProvider::new(&connect(&uri, "app").await);
+    let waits = (0..20).map(async |number| {
+        let begun = Instant::now();
+        let lock = provider.lock(number % 10).acquire_timeout(None);
+        (lock.acquire().await.unwrap_err(), begun.elapsed())
+    });
+    for (error, took) in timeout(AMPLE * 2, join_all(waits)).await.unwrap() {
+        assert!(matches!(error, LockError::Mongo(_)), "{error}");
+        assert!((60..=70).contains(&took.as_secs()), "{took:?}");
+    }
 }
 
 /// A right that is lost ends a wait and a mark after 10 s, and the lock is released at once.

@@ -67,9 +67,11 @@ async fn a_request_repeated_by_the_driver_leaves_no_claim() {
         .retry_interval(pause..=pause)
         .build()
         .unwrap();
-    let fault = Fault::late_request(Duration::from_secs(2)).command(Purpose::Acquire);
+    // After a closed connection the driver waits for a heartbeat, so that its repetition takes half a second and longer. The call
+    // ends after the reply to it, and before the late request arrives.
+    let fault = Fault::late_request(Duration::from_secs(7)).command(Purpose::Acquire);
     let late = it.proxy.inject(fault);
-    let lock = provider.lock("n").acquire_timeout(Duration::from_millis(600));
+    let lock = provider.lock("n").acquire_timeout(Duration::from_secs(3));
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
     assert_eq!(late.hits(), 1);

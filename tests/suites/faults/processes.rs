@@ -90,7 +90,7 @@ async fn hold_in_turn(act: Act, count: u64, clocks: [i64; 3]) {
     verdict.assert_sound();
     // No lock can end a section while its process is stopped: here until two others have begun.
     assert_eq!(
-        (verdict.holds, verdict.lost.len(), verdict.late_sections.len()),
+        (verdict.holds, verdict.lost, verdict.late_sections.len()),
         (3, 1, 2)
     );
 }

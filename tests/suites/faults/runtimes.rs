@@ -1,4 +1,4 @@
-//! Guards that are dropped outside of a runtime, or whose runtime ends.
+//! Guards and clients whose runtime ends.
 
 use std::time::Duration;
 
@@ -10,17 +10,6 @@ use crate::{assert_free, connect, patient, with_expiry};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-#[tokio::test]
-async fn a_guard_can_be_dropped_outside_a_runtime() {
-    let db = test_db().await;
-    let provider = LockProvider::new(db.database());
-    let guard = provider.lock("thread").acquire().await.unwrap();
-    std::thread::spawn(move || drop(guard))
-        .join()
-        .expect("dropping a guard without a runtime does not panic");
-    assert_free(&LockProvider::new(db.database()), "thread").await;
 }
 
 /// The leases of a runtime that ends expire, and nothing panics.

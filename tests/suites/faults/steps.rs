@@ -7,7 +7,9 @@ use futures_util::future::join_all;
 use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{Detach, LeaseHandle, LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, FailPoint, Fault, Meant, Proxy, Purpose, TestDb, eventually, locks, must};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Meant, Proxy, Purpose, TestDb, eventually, locks, must,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::{Act, Held};
@@ -183,18 +185,25 @@ impl<'a> Scene<'a> {
             // A process may leave a lock to others for a moment that it has had for a while, and then asks for each of a set
             // alone.
             let name = format!("n{number}");
-            let begun = Instant::now();
-            let held = self
-                .repeatedly(times, command, act.acquire(provider, &name))
-                .await;
-            let took = begun.elapsed();
             // A query without a reply is given up after 7 s, and a claim after 2 s.
             let is_swift = number == 0 && matches!(self.trouble, Message(..));
-            assert!(!is_swift || took < ONE_REPEAT, "{act:?}: {took:?}");
+            let mut slow = Vec::new();
+            let held = loop {
+                let begun = Instant::now();
+                let acquiring = act.acquire(provider, &name);
+                let held = self.repeatedly(times, command.clone(), acquiring).await;
+                if !is_swift || begun.elapsed() < ONE_REPEAT {
+                    break held;
+                }
+                // A busy machine may need longer, but not each time.
+                slow.push(begun.elapsed());
+                assert!(slow.len() < 3, "{act:?}: {slow:?}");
+                held.release().await.unwrap();
+            };
             assert_eq!(claims(direct).await, count);
             assert_stores_its_tokens(direct, &held.context()).await;
             self.under(Purpose::Release, held.release()).await;
-            until_none_is_held(direct, ONE_REPEAT).await;
+            until_none_is_held(direct, BEFORE_EXPIRY).await;
             if act != Act::Set {
                 // A claim that was repeated for another permit, and then given back, would leave a second document.
                 let made = locks(direct).count_documents(of_act.clone()).await.unwrap();
@@ -213,7 +222,7 @@ impl<'a> Scene<'a> {
         let dropping = async {
             drop(dropped);
             self.until_repeated(Purpose::Release).await;
-            until_none_is_held(direct, ONE_REPEAT).await;
+            until_none_is_held(direct, BEFORE_EXPIRY).await;
             Ok(())
         };
         self.under(Purpose::Release, dropping).await;
@@ -326,7 +335,7 @@ async fn three_swallowed_requests_do_not_fail_a_wait() {
     let lock = it.provider.lock("n").acquire_timeout(Duration::from_secs(15));
     let held = scene.repeatedly(3, Purpose::Acquire, lock.acquire()).await;
     held.release().await.unwrap();
-    until_none_is_held(it.db.database(), ONE_REPEAT).await;
+    until_none_is_held(it.db.database(), BEFORE_EXPIRY).await;
 }
 
 /// B5, S4.4: what may pass is repeated.

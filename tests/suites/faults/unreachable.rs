@@ -1,15 +1,21 @@
-//! A server that cannot be reached, for a provider that was made from a connection string: its errors name the address
-//! and the reason.
+//! A server that cannot be reached. To a provider that was made from a connection string it is an error with the address and the
+//! reason, and to one of an application's client an error of MongoDB.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{AMPLE, LentServer, Set, must, test_db};
 use tokio::time::{Instant, sleep};
 
+use crate::refusals::is_told_once;
 use crate::{assert_free, closed_address, connect as connect_client};
+
+/// The limit of a single try: 300 ms, less than the 500 ms after which a missing reply counts as no reply.
+const SHORT: Duration = Duration::from_millis(300);
 
 /// The time in which a call that tries once must have failed. The library promises 2 s; without that promise it takes the
 /// 10 s of a single try.
@@ -35,9 +41,93 @@ async fn skipping() -> Result<Option<()>, LockError> {
     unreachable!("the server is down")
 }
 
+#[distributed_lock(name = "job", on_busy = "skip", acquire_timeout = "300ms")]
+async fn patiently_skipping() -> Result<Option<()>, LockError> {
+    unreachable!("the server is down")
+}
+
 #[distributed_lock(name = "job", on_busy = "fail")]
 async fn failing() -> Result<(), LockError> {
     unreachable!("the server is down")
+}
+
+/// A provider of an application's client, which sends its events to the application only, at an address where nothing listens.
+async fn of_application(options: &str) -> (String, LockProvider) {
+    let address = closed_address().to_string();
+    let uri = format!("mongodb://{address}/?directConnection=true{options}");
+    let provider = LockProvider::new(&connect_client(&uri, "app").await);
+    (address, provider)
+}
+
+/// Asserts that a call with the shortest limit ends with an error of the server, and in time.
+async fn fails<T: Debug>(call: impl IntoFuture<Output = Result<T, LockError>>) {
+    let begun = Instant::now();
+    let answer = call.await;
+    let took = begun.elapsed();
+    assert!(
+        matches!(answer, Err(LockError::Mongo(_))),
+        "after {took:?}: {answer:?}"
+    );
+    assert!(took < SHORT + Duration::from_secs(1), "{took:?}");
+}
+
+/// S4.5, B13, B16: all waiters of one name get the error of the server, and none gets "busy", nor does a try beside them, the first
+/// and every later one, and several at a time, which delay each other. A job is skipped only if another process holds its lock.
+#[tokio::test]
+async fn nothing_is_busy_while_the_server_is_down() {
+    let (_, provider) = of_application("").await;
+    let lock = provider.lock("down");
+    let hurried = lock.clone().acquire_timeout(SHORT);
+    let begun = Instant::now();
+    let waits = (0..40).map(|_| lock.clone().acquire_timeout(Duration::from_secs(3)).acquire());
+    let trying = async {
+        sleep(Duration::from_secs(1)).await;
+        fails(hurried.try_acquire()).await;
+    };
+    let (outcomes, ()) = tokio::join!(join_all(waits), trying);
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(LockError::Mongo(_))), "{outcome:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // One attempt takes as long as the provider's acquire timeout at most.
+    let quick = provider.to_builder().acquire_timeout(SHORT).build().unwrap();
+    for _ in 0..3 {
+        fails(hurried.try_acquire()).await;
+        fails(quick.scope(skipping())).await;
+        fails(provider.scope(patiently_skipping())).await;
+    }
+    join_all((0..10).map(|_| fails(hurried.try_acquire()))).await;
+}
+
+/// The driver's own error is passed on when there is one, and until then the help says how to get it.
+#[tokio::test]
+async fn the_drivers_own_error_is_passed_on() {
+    let error_of = async |options: &str| {
+        let (address, provider) = of_application(options).await;
+        let lock = provider.lock("down").acquire_timeout(Duration::from_secs(1));
+        let error = lock.acquire().await.unwrap_err();
+        is_told_once(&error);
+        (address, error)
+    };
+    let (address, error) = error_of("&serverSelectionTimeoutMS=100").await;
+    let text = format!("MongoDB at {address} cannot be reached: Connection refused");
+    assert_eq!(error.to_string(), text);
+    assert!(is_of_selection(&error), "{error:?}");
+    let report = format!("{:#}", anyhow::Error::from(error));
+    assert!(
+        report.contains(&address) && report.contains("refused"),
+        "{report}"
+    );
+
+    let (_, error) = error_of("&retryWrites=true").await;
+    let begin = "MongoDB did not answer the acquire request within ";
+    assert!(error.to_string().starts_with(begin), "{error}");
+    assert!(error.help().contains("serverSelectionTimeoutMS"));
+}
+
+/// Whether the driver has looked for a server in vain.
+fn is_of_selection(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. }))
 }
 
 /// Calls that try once say it within seconds, and `health` as well. A wait says it at its deadline, also with a limit that is
@@ -73,13 +163,10 @@ async fn each_call_names_the_address_and_the_reason() {
     let lock = provider.lock("down").acquire_timeout(Duration::from_secs(1));
     let error = lock.acquire().await.unwrap_err();
     assert!(error.to_string().contains(&address), "{error}");
-    assert!(
-        matches!(&error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. })),
-        "{error:?}"
-    );
+    assert!(is_of_selection(&error), "{error:?}");
     // An application's client does not say it.
-    let own = connect_client(&format!("mongodb://{address}/"), "app").await;
-    let error = LockProvider::new(&own).health().await.error.unwrap();
+    let (_, own) = of_application("").await;
+    let error = own.health().await.error.unwrap();
     assert!(error.to_string().contains("`hello`"), "{error}");
 }
 

@@ -2,7 +2,6 @@
 //! it gets little processor time, replies come late, and requests are repeated.
 
 mod overload;
-mod traffic;
 
 use std::time::Duration;
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
-use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{
+    FencedExt, FencingToken, IndexState, LockContext, LockError, LockProvider, distributed_lock,
+};
 use mongolock_tests::{FailPoint, must, test_db};
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
@@ -172,6 +174,34 @@ fn waits_and_holds_are_spans() {
     outcomes_of_acquires(&notes);
     one_hold_of_300_ms(&notes);
     levels_of_events(&notes);
+}
+
+/// Without a change stream the pauses between two looks are drawn anew each time, from the shortest one to the longest.
+#[test]
+fn pauses_between_polls_have_fresh_jitter() {
+    let notes = observed(async |_| {
+        let db = test_db().await;
+        let _held = LockProvider::new(db.database()).lock("polled").await.unwrap();
+        let pause = Duration::from_millis(10)..=Duration::from_millis(90);
+        let polling = LockProvider::builder(db.database()).wake_up(false);
+        let polling = polling.retry_interval(pause).build().unwrap();
+        let lock = polling.lock("polled").acquire_timeout(Duration::from_secs(3));
+        lock.acquire().await.unwrap_err();
+    });
+    let waiting = notes.events("mongolock.waiting");
+    let pauses = waiting
+        .iter()
+        .map(|event| event.fields.0["pause_ms"].parse().unwrap());
+    let mut pauses: Vec<u64> = pauses.collect();
+    // The first pauses are shorter, and a busy machine makes few of them.
+    assert!(pauses.len() > 15, "{pauses:?}");
+    pauses.drain(..4);
+    assert!(pauses.iter().all(|pause| (10..=90).contains(pause)), "{pauses:?}");
+    pauses.sort_unstable();
+    let least_and_most = (pauses[0], pauses[pauses.len() - 1]);
+    pauses.dedup();
+    let is_spread = least_and_most.0 < 50 && least_and_most.1 > 50 && pauses.len() > 5;
+    assert!(is_spread, "{pauses:?}");
 }
 
 /// A set has one span for the wait and one for the body, with all names, and an event for each lock.
@@ -388,6 +418,8 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
             let db = test_db().await;
             let provider = LockProvider::new(db.database());
             let guard = provider.lock(name).once().acquire().await.unwrap();
+            // Its builder claims a lock by the same command.
+            assert_eq!(provider.admin().index_state().await, IndexState::Ready);
             let refusing = FailPoint::on(&["findAndModify"]).error_code(code).times(1);
             let refusing = must(refusing.enable_for(&db).await);
             let ended = guard.done().await;

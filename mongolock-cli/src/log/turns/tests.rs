@@ -170,6 +170,26 @@ fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
     assert_eq!(all(vec![ended(End::ExpiredBy, 40)], vec![]), [""; 0]);
 }
 
+/// A turn is shown if a part of it lies in the window.
+#[test]
+fn a_window_has_the_turns_that_touch_it() {
+    for (since, until, wanted) in [
+        (0, 9, &[][..]),
+        (15, 25, &["web-1 10-20 released"]),
+        (21, 29, &[]),
+        (20, 30, &["web-2 30-? held", "web-1 10-20 released"]),
+        (90, 99, &["web-2 30-? held"]),
+    ] {
+        let mut turns = Turns::default();
+        for event in [acquired(1, 10), ended(End::Released, 20), acquired(2, 30)] {
+            turns.add(event);
+        }
+        turns.complete(vec![present(End::Held, 2, 30, 1030)], at(0));
+        let shown = shown(&turns.latest_first(at(since), at(until)));
+        assert_eq!(shown, wanted, "{since} to {until}");
+    }
+}
+
 /// What has happened to a lock: its events, its document at the end, and its turns, the earliest first.
 struct History {
     events: Vec<Event>,

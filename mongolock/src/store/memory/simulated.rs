@@ -1,13 +1,12 @@
 //! The simulation's access to the server.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
-use crate::protocol::{Ms, Name, News, Sight, Value};
+use crate::protocol::{Ms, Name, News, Sight};
 use crate::store::{ALL, Looked, millis};
 use crate::sync::lock;
 use crate::{LockFilter, lock_id};
@@ -22,16 +21,11 @@ impl MemoryStore {
         }
     }
 
-    /// Moves the server's clock.
-    pub(crate) fn jump(&self, millis: i64) {
-        self.jumped.fetch_add(millis, Relaxed);
-    }
-
     pub(crate) fn listen(&self) -> broadcast::Receiver<News> {
         self.events.subscribe()
     }
 
-    /// The locks that a claim or a detached lease has; marks have none.
+    /// The locks that a claim has; marks have none.
     pub(crate) fn taken(&self) -> Vec<(Name, String)> {
         let claim = |(name, sight): (Name, Sight)| {
             let id = sight.lock_id().filter(|id| lock_id::is_claim(id))?.to_owned();
@@ -67,50 +61,5 @@ impl MemoryStore {
             self.report(name, None);
         }
         over
-    }
-
-    /// Acquires the lock if it is free, as DistributedLock.MongoDB does: its tokens begin with 1.
-    pub(crate) fn neighbour_claims(&self, name: &Name, id: &Arc<str>, expiry: Duration) -> bool {
-        let now = self.now();
-        let mut documents = lock(&self.documents);
-        let previous = documents.by_name.get(name);
-        if previous.is_some_and(|document| document.expires_at.date() > Some(now)) {
-            return false;
-        }
-        let token = previous.and_then(|document| document.token.long());
-        let acquired = Document {
-            lock_id: Value::Text(Arc::clone(id)),
-            acquired_at: Value::Date(now),
-            expires_at: Value::Date(now + millis(expiry)),
-            token: Value::Long(token.unwrap_or_default() + 1),
-        };
-        documents.by_name.insert(Arc::clone(name), acquired.clone());
-        let (document, now) = (acquired, Some(now));
-        self.report(name, Some(Sight { document, now }));
-        true
-    }
-
-    /// Renews by a plain set, as DistributedLock.MongoDB does.
-    pub(crate) fn neighbour_renews(&self, name: &str, id: &str, expiry: Duration) -> bool {
-        let end = self.now() + millis(expiry);
-        let mut documents = lock(&self.documents);
-        let own = documents.by_name.get_mut(name);
-        let own = own.filter(|document| document.lock_id.text().is_some_and(|own| **own == *id));
-        own.map(|document| document.expires_at = Value::Date(end))
-            .is_some()
-    }
-
-    /// Deletes the document of its claim, as DistributedLock.MongoDB does on release.
-    pub(crate) fn neighbour_releases(&self, name: &Name, id: &str) -> bool {
-        let documents = &mut lock(&self.documents).by_name;
-        let own = documents.get(name);
-        let is_own = own
-            .and_then(|document| document.lock_id.text())
-            .is_some_and(|own| **own == *id);
-        if is_own {
-            documents.remove(name);
-            self.report(name, None);
-        }
-        is_own
     }
 }

@@ -1,6 +1,6 @@
 //! What the steps of the model change in a state.
 
-use super::{Action, Command, CountsFrom, Lease, Phase, Process, Request, Stage, State, Stored, Write};
+use super::{Action, Command, Lease, Phase, Process, Request, Stage, State, Stored, Write};
 use crate::protocol::{ClaimId, LockId, Reply, Time, Token};
 
 impl State {
@@ -48,10 +48,6 @@ impl State {
                 self.send(Request::Release, claim);
                 self.user(claim)?.phase = Phase::Idle;
             }
-            Action::Renew(claim) => {
-                self.done.renewals += 1;
-                self.send(Request::Renew, claim);
-            }
             _ => return None,
         }
         Some(())
@@ -64,11 +60,6 @@ impl State {
         let at = &mut self.stored.document;
         let reply = match command.request {
             Request::Acquire => Some(rules.claim(at, command.claim, now, 1)),
-            Request::Renew if rules.renew(at, command.claim, now) => Some(Reply::Acquired {
-                token: 0,
-                remaining: 1,
-            }),
-            Request::Renew => Some(Reply::Held),
             Request::Release => {
                 rules.release(at, command.claim, now);
                 None
@@ -90,32 +81,18 @@ impl State {
 
     /// What a process does with a reply.
     pub(super) fn learn(&mut self, model: &Lease, command: Command, reply: Reply, grant: u8) {
-        let (now, rules) = (self.now, model.rules_of(&command));
-        let from = match model.counts_from {
-            CountsFrom::Request => command.sent,
-            CountsFrom::Reply => now,
-        };
-        let Some(process) = self.user(command.claim) else {
-            return;
-        };
-        match (command.request, reply, &mut process.phase) {
-            (Request::Acquire, Reply::Acquired { token, remaining }, phase) => {
-                let (claim, deadline) = (command.claim, from + remaining.min(rules.expiry));
-                // A reply that comes after the end of its lease grants nothing.
-                if now < deadline {
-                    *phase = Phase::Holding { claim, deadline };
-                    if !process.is_peer {
-                        process.write = Some(Write { token, grant });
-                        self.knows(grant, token);
-                    }
+        let (now, claim) = (self.now, command.claim);
+        let expiry = model.rules_of(&command).expiry;
+        if let (Some(process), Reply::Acquired { token, remaining }) = (self.user(claim), reply) {
+            let deadline = command.sent + remaining.min(expiry);
+            // A reply that comes after the end of its lease grants nothing.
+            if now < deadline {
+                process.phase = Phase::Holding { claim, deadline };
+                if !process.is_peer {
+                    process.write = Some(Write { token, grant });
+                    self.knows(grant, token);
                 }
             }
-            // A lease that is over stays over.
-            (Request::Renew, Reply::Acquired { .. }, Phase::Holding { deadline, .. }) if now < *deadline => {
-                *deadline = (*deadline).max(from + rules.expiry);
-            }
-            (Request::Renew, Reply::Held, phase) => *phase = Phase::Idle,
-            _ => {}
         }
     }
 
@@ -150,17 +127,13 @@ impl State {
         let (stored, committed) = (id_of(self.stored), id_of(self.committed));
         let processes = &self.processes;
         self.commands.retain(|command| {
-            let is_awaited = processes.iter().any(|process| match process.phase {
-                Phase::Acquiring(claim) => command.request == Request::Acquire && claim == command.claim,
-                Phase::Holding { claim, .. } => command.request == Request::Renew && claim == command.claim,
-                Phase::Idle => false,
-            });
+            let awaits = Phase::Acquiring(command.claim);
             match (command.stage, command.request) {
-                (Stage::Replied { .. }, _) => is_awaited,
+                (Stage::Replied { .. }, _) => processes.iter().any(|process| process.phase == awaits),
                 (_, Request::Acquire) => true,
-                (_, Request::Renew | Request::Release) => {
+                (_, Request::Release) => {
                     let id = Some(LockId::Claim(command.claim));
-                    is_awaited || stored == id || committed == id || may_acquire(command.claim)
+                    stored == id || committed == id || may_acquire(command.claim)
                 }
             }
         });

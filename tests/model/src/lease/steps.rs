@@ -62,9 +62,6 @@ impl Model for Lease {
                     actions.push(Action::GiveUp(claim));
                 }
                 Phase::Holding { claim, .. } if state.believes(at) => {
-                    if state.done.renewals < self.most.renewals {
-                        actions.push(Action::Renew(claim));
-                    }
                     actions.push(Action::Release(claim));
                 }
                 Phase::Idle | Phase::Holding { .. } => {
@@ -118,7 +115,7 @@ impl Model for Lease {
                     |command| !matches!(command.stage, Stage::Begun { now: begun } if begun + self.rules.late_command < now),
                 );
             }
-            Action::Acquire(_) | Action::GiveUp(_) | Action::Renew(_) | Action::Release(_) => {
+            Action::Acquire(_) | Action::GiveUp(_) | Action::Release(_) => {
                 state.send_next(action)?;
             }
             Action::WriteArrives(write) => {
