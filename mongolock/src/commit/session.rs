@@ -19,7 +19,6 @@ const NOT_BEGUN: &str = "the session has no transaction (a standalone server doe
 pub(super) const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 /// A transaction was committed. The error says that its write concern cannot be met.
-
 pub(super) type Made = Result<(), LockError>;
 
 pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
