@@ -3,9 +3,9 @@
 use super::event::{Cause, Fault, FaultKind, Lane, Loss, Seen};
 use super::lanes::Flight;
 use super::limits;
-use super::once::Once;
+use super::once::{Once, Period};
 use super::slab::Key;
-use super::state::{Claim, Closing, Core, Lease, Phase, Stage};
+use super::state::{Claim, Core, Lease, Phase, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Ms, Reply, Sight, Until};
 
@@ -20,18 +20,12 @@ pub(super) fn margin(lasts: Ms) -> Span {
 }
 
 impl<C: Clone> Core<C> {
-    /// A command has ended: it is no longer in flight for this claim.
-    pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.landed(now, flight, fault);
-        }
-    }
-
     /// What a command says of one claim.
     pub(super) fn replied(&mut self, now: Time, flight: &Flight, key: Key, reply: Result<&Reply, &Fault>) {
-        let Some(claim) = self.claims.get(key) else {
+        let Some(claim) = self.claims.get_mut(key) else {
             return;
         };
+        claim.landed(now, flight, reply.err());
         let room = claim.room;
         if let Ok(reply) = reply {
             self.rooms[room].replied = now;
@@ -42,17 +36,14 @@ impl<C: Clone> Core<C> {
         match (flight.lane, reply) {
             (Lane::Claims, Ok(reply)) => self.claim_replied(now, flight, key, reply),
             (Lane::Claims, Err(fault)) => self.claim_failed(now, flight, key, fault),
-            (Lane::Ends, _) if self.claims[key].closing_mut().is_some_and(Closing::was_earlier) => {}
+            (Lane::Ends, _) if self.claims[key].is_ended_since(flight) => {}
             (Lane::Ends, Ok(reply)) => self.end_replied(now, flight.sent, key, reply),
             (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
             (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
             (Lane::Renewals, Err(fault)) => self.renewal_failed(now, key, fault),
-            (Lane::Looks, Ok(_)) => {}
-            (Lane::Looks, Err(fault)) => {
-                self.ask_now(now, room);
-                self.note_fault(now, room, fault);
-            }
+            (Lane::Looks, _) => {}
         }
+        self.claim_due(now, key);
         self.touch(now, room);
     }
 
@@ -75,13 +66,12 @@ impl<C: Clone> Core<C> {
                 if let Some(seen) = seen.or_else(|| is_inserted.then(Seen::default)) {
                     self.missed(now, flight, room, &seen);
                 }
-                self.withdraw(now, key);
+                self.withdraw(room);
             }
             // An operator has released the lock, and a late copy of the claim has acquired it again, with other tokens.
-            (Stage::Held(..), Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
+            (Stage::Held, Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
             (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
             (Stage::Released, Some(_)) => self.release(now, key, None, false),
-            (Stage::Released, None) => self.end_released(now, Time::LONG_AGO, key),
             _ => {}
         }
     }
@@ -97,12 +87,11 @@ impl<C: Clone> Core<C> {
                 // ask twice.
                 let asks_for_another = fault.kind == FaultKind::Blocked || self.rooms[room].turn != Some(key);
                 if !is_of_permit {
-                    self.withdraw(now, key);
+                    self.withdraw(room);
                 } else if asks_for_another {
                     self.permit_missed(now, flight, key, None);
                 }
             }
-            Stage::Released => self.end_released(now, Time::LONG_AGO, key),
             _ => {}
         }
     }
@@ -129,9 +118,9 @@ impl<C: Clone> Core<C> {
         }
         let fits = self.fits(key);
         if self.claims[key].permit.is_some() {
-            self.stops_asking(key);
+            self.pass_turn(now, room, key);
         }
-        let period = self.first(&self.rooms[room]).and_then(|call| call.period);
+        let period = self.first(&self.rooms[room]).and_then(|caller| caller.period);
         let period = period.zip(acquired_at);
         // The lock was acquired for a call of an earlier period, and a mark of that period would not apply to this one.
         let is_earlier = match (self.claims[key].mark_until, period) {
@@ -143,26 +132,28 @@ impl<C: Clone> Core<C> {
         }
         let first = self.rooms[room].queue[0];
         // The age counts from the request, because the server can have delayed the reply.
-        if period.is_some_and(|(period, at)| period.is_over(at, now - flight.sent)) {
+        let left = |(period, at): (Period, Ms)| period.end.saturating_sub(at).saturating_mul(MS);
+        if period.is_some_and(|period| left(period) <= now - flight.sent) {
             self.release(now, key, None, true);
-            return self.fail(now, first, Cause::PeriodOver);
+            return self.fail(now, first, room, Cause::PeriodOver);
         }
         let (room, claim) = (&mut self.rooms[room], &mut self.claims[key]);
         room.order.acquired(now);
-        (room.misses, room.is_outdated) = (0, false);
+        room.misses = 0;
         if room.permits.is_of_lock() {
             // No other claim has the lock.
             room.seen = None;
         }
         (claim.turn_since, claim.turn_left) = (now, room.queue.len() - 1);
-        self.deliver(now, key, lease);
+        claim.lease = Some(lease);
+        self.deliver(now, key);
     }
 
     /// Whether the first call of its room can have this claim.
     pub(super) fn fits(&self, key: Key) -> bool {
         let claim = &self.claims[key];
-        self.first(&self.rooms[claim.room]).is_some_and(|call| {
-            call.caller.join.rules == claim.rules && claim.permit.is_none_or(|number| number < call.width)
+        self.first(&self.rooms[claim.room]).is_some_and(|caller| {
+            caller.join.rules == claim.rules && claim.permit.is_none_or(|number| number < caller.width)
         })
     }
 
@@ -178,7 +169,7 @@ impl<C: Clone> Core<C> {
     }
 }
 
-impl<C> Claim<C> {
+impl Claim {
     /// The document in the reply and its last token, if this claim has the lock.
     pub(super) fn own_sight<'a>(&self, reply: &'a Reply) -> Option<(&'a Sight, i64)> {
         let sight = reply.sight.as_ref()?;
@@ -187,8 +178,8 @@ impl<C> Claim<C> {
     }
 
     /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
-    fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>) {
-        let is_unclear = fault.is_some_and(|fault| fault.kind.is_unclear());
+    pub(super) fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>) {
+        let is_unclear = fault.is_some_and(|fault| fault.may_be_applied);
         match (flight.lane, fault) {
             (Lane::Claims, _) => {
                 self.flights -= 1;
@@ -196,9 +187,8 @@ impl<C> Claim<C> {
                     (self.is_unclear, self.dead_at) = (true, self.dead_at.max(now + flight.limit));
                 }
             }
-            (Lane::Ends, fault) => {
-                self.ends -= 1;
-                if let (Some(closing), Some(fault)) = (self.closing_mut(), fault) {
+            (Lane::Ends, Some(fault)) if !self.is_ended_since(flight) => {
+                if let Some(closing) = self.closing_mut() {
                     // What was never applied is no earlier release.
                     closing.tries = closing.tries.saturating_sub(u8::from(!is_unclear));
                     closing.fault = Some(fault.clone());

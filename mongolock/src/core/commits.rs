@@ -23,16 +23,16 @@
 //! lost as a whole if one claim is lost. A commit in a joined context belongs to the hold that was joined. A permit has
 //! no token that data could check, so no commit is possible under it.
 
-use super::event::{Ended, Hold, Loss, Notice};
+use super::event::{Ended, Fault, Loss, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
-use super::state::{Core, Due, Postponed, Set, Stage, Unknown};
+use super::state::{Core, Postponed, Unknown};
 use super::time::{MS, Time};
 use crate::protocol::{Reply, Until};
 
 impl<C: Clone> Core<C> {
-    pub(super) fn commit_begins(&mut self, now: Time, hold: Hold, marks: bool) {
+    pub(super) fn commit_begins(&mut self, now: Time, hold: Key, marks: bool) {
         for key in self.claims_of(hold) {
             let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
             let Some(claim) = claim else { continue };
@@ -43,21 +43,21 @@ impl<C: Clone> Core<C> {
                     Until::After(kept) => now + kept.saturating_mul(MS),
                     Until::At(_) => ends,
                 });
-                self.end_with_mark(key);
+                self.end_with_mark(now, key);
             }
         }
     }
 
     /// After a transaction may have marked the work, the lock becomes free when the mark ends: the holder does not rely
     /// on its lease for longer.
-    pub(super) fn end_with_mark(&mut self, key: Key) {
+    pub(super) fn end_with_mark(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
         let mark_ends = claim.commits.mark_ends.unwrap_or(Time::NEVER);
-        if let Some(lease) = claim.lease_mut()
+        if let Some(lease) = &mut claim.lease
             && lease.until > mark_ends
         {
             lease.until = mark_ends;
-            self.arm(Due::Claim(key), mark_ends);
+            self.arm_claim(now, key);
             self.notify_extended(key);
         }
     }
@@ -66,17 +66,13 @@ impl<C: Clone> Core<C> {
     pub(super) fn commit_ends(
         &mut self,
         now: Time,
-        hold: Hold,
+        hold: Key,
         marks: bool,
         was_made: Option<bool>,
         mut awaited: Option<C>,
     ) {
-        let claims = match hold {
-            // Also for a set whose hold has ended meanwhile: its claims wait for the commit.
-            Hold::Set(set) => self.claims_after(set),
-            Hold::One(..) => self.claims_of(hold),
-        };
-        for key in claims {
+        // A hold that has ended meanwhile waits for the commit.
+        for key in self.claims_of(hold) {
             let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
             let Some(claim) = claim.filter(|claim| claim.commits.open > 0) else {
                 continue;
@@ -84,9 +80,7 @@ impl<C: Clone> Core<C> {
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
             // A renewal has not found the claim during the transaction.
-            let is_missed = claim
-                .lease_mut()
-                .is_some_and(|lease| lease.renew_at >= lease.until);
+            let is_missed = claim.lease.is_some_and(|lease| lease.renew_at >= lease.until);
             claim.commits.marks &= !is_last;
             claim.commits.is_unclear |= was_made.is_none();
             if is_last && was_made == Some(false) {
@@ -109,36 +103,32 @@ impl<C: Clone> Core<C> {
     /// A transaction has marked the work, which ends the hold; of a set that of all its locks.
     fn marked(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
-        let (room, set) = (claim.room, claim.set);
-        if let Stage::Held(cell, _) = &claim.stage {
-            let cell = cell.clone();
-            if let Some(set) = set.filter(|set| self.sets.get(*set).is_some_and(Set::has_some)) {
-                self.sets.remove(set);
-            }
-            self.notify(cell, Notice::Ended(Ok(Ended::Marked)));
+        let (room, caller) = (claim.room, claim.caller);
+        let cell = self.holder(claim).cloned();
+        self.notify(cell, Notice::Ended(Ok(Ended::Marked)));
+        self.leave_commits(key, Ended::Marked);
+        if let Some(caller) = caller
+            && self.callers.get(caller).is_some_and(|own| own.left == 0)
+        {
+            self.callers.remove(caller);
         }
-        self.leave_commits(now, key, Ended::Marked);
         self.end_released(now, now, key);
         self.pass_turn(now, room, key);
         self.touch(now, room);
     }
 
-    fn claims_after(&self, set: Key) -> Vec<Key> {
-        let own = self.claims.iter().filter(|(_, claim)| claim.set == Some(set));
-        own.map(|(key, _)| key).collect()
-    }
-
     /// Sends a renewal: its reply shows whether a transaction was made.
     fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
         let limit = now + (LIMIT + NO_REPLY);
-        self.claims[key].commits.unknown = Some(Unknown {
-            waiter,
-            limit,
-            since: now,
-            asked: None,
-        });
-        self.arm(Due::Claim(key), limit);
+        let (claim, after) = (&mut self.claims[key], self.commands);
+        claim.commits.unknown = Some(Unknown { limit, after });
+        let caller = claim.caller.and_then(|caller| self.callers.get_mut(caller));
+        match caller.filter(|_| waiter.is_some()) {
+            Some(caller) => caller.asks_outcome = waiter,
+            None => self.notify(waiter, Notice::Committed(Err(None))),
+        }
         self.renew(key);
+        self.arm_claim(now, key);
     }
 
     /// Does what was postponed while a commit was in progress: ends or loses the hold.
@@ -146,9 +136,9 @@ impl<C: Clone> Core<C> {
         let Some(claim) = self.claims.get_mut(key) else {
             return;
         };
-        let token = claim.token;
+        let of = claim.caller;
         match claim.commits.postponed.take() {
-            Some(Postponed::Ending(awaited)) => self.end(now, key, token, awaited, &[]),
+            Some(Postponed::Ending) => self.end(now, key, of),
             Some(Postponed::Loss(loss)) => self.lose(now, key, loss),
             None => {}
         }
@@ -156,14 +146,24 @@ impl<C: Clone> Core<C> {
 
     /// The claim leaves its hold. Callers that wait for the outcome of a commit, or for the end of the hold after one,
     /// are notified.
-    pub(super) fn leave_commits(&mut self, now: Time, key: Key, ended: Ended) {
-        let commits = &mut self.claims[key].commits;
-        let (unknown, postponed) = (commits.unknown.take(), commits.postponed.take());
-        let waiter = unknown.and_then(|unknown| unknown.waiter);
-        self.notify(waiter, Notice::Committed(Err(None)));
-        if let Some(Postponed::Ending(awaited)) = postponed {
-            self.notify_ended(now, awaited, Ok(ended));
+    pub(super) fn leave_commits(&mut self, key: Key, ended: Ended) {
+        let claim = &mut self.claims[key];
+        let (unknown, postponed) = (claim.commits.unknown.take(), claim.commits.postponed.take());
+        let of = claim.caller;
+        if unknown.is_some() {
+            self.tell_outcome(key, Err(None));
         }
+        if let Some(Postponed::Ending) = postponed {
+            self.part_ended(of, Ok(ended));
+        }
+    }
+
+    /// Notifies the holder that waits for the outcome of a transaction.
+    pub(super) fn tell_outcome(&mut self, key: Key, was_made: Result<bool, Option<Fault>>) {
+        let caller = self.claims[key].caller;
+        let caller = caller.and_then(|caller| self.callers.get_mut(caller));
+        let waiter = caller.and_then(|caller| caller.asks_outcome.take());
+        self.notify(waiter, Notice::Committed(was_made));
     }
 
     /// A renewal does not find the claim.
@@ -174,7 +174,7 @@ impl<C: Clone> Core<C> {
             self.marked(now, key);
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
-        } else if let Some(lease) = claim.lease_mut() {
+        } else if let Some(lease) = &mut claim.lease {
             // Another renewal is sent when the commit ends.
             lease.renew_at = lease.until;
         }
@@ -182,29 +182,14 @@ impl<C: Clone> Core<C> {
 
     /// The reply to a renewal shows whether a transaction with an unknown outcome was made.
     pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
-        let decides = |unknown: &mut Unknown<C>| {
-            was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
-        };
+        let decides = |unknown: &mut Unknown| was_made || flight.number > unknown.after;
         let commits = &mut self.claims[key].commits;
         let unknown = commits.unknown.take_if(decides);
-        if unknown.is_some() && commits.open == 0 {
-            commits.mark_ends = None;
-        }
-        let waiter = unknown.and_then(|unknown| unknown.waiter);
-        self.notify(waiter, Notice::Committed(Ok(was_made)));
-    }
-
-    /// The caller waits for an unknown outcome no longer than a command can take.
-    pub(super) fn commit_due(&mut self, now: Time, key: Key) {
-        let Some(unknown) = &mut self.claims[key].commits.unknown else {
-            return;
-        };
-        if unknown.limit > now {
-            let at = unknown.limit;
-            self.arm(Due::Claim(key), at);
-        } else {
-            let waiter = unknown.waiter.take();
-            self.notify(waiter, Notice::Committed(Err(None)));
+        if unknown.is_some() {
+            if commits.open == 0 {
+                commits.mark_ends = None;
+            }
+            self.tell_outcome(key, Ok(was_made));
         }
     }
 }

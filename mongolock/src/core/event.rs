@@ -7,11 +7,10 @@ use std::sync::Arc;
 use super::once::Once;
 use super::slab::Key;
 use super::time::{Span, Time};
-use crate::protocol::text::is_mark;
 use crate::protocol::{LockId, Ms, Name, News, Order, Reply, Row, Sight, Until};
 
 /// The options of a call and of its hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rules {
     /// How long a lease lasts without a renewal.
     pub(crate) expiry: Ms,
@@ -57,15 +56,15 @@ pub(crate) enum Event<C> {
     /// A call begins.
     Join(Wanted, Join<C>),
     /// The caller no longer waits.
-    Leave(Waiter),
-    /// The holder ends its hold. The cell is notified when the hold has ended.
-    End(Hold, Ending, Option<C>),
+    Leave(Key),
+    /// The holder ends its hold. The cell is notified when the hold has ended. The key of a hold is that of its call.
+    End(Key, Ending, Option<C>),
     /// A transaction that commits only if the lock is still held is about to change the documents. If it `marks`, it also marks the
     /// work as done.
-    CommitBegins { hold: Hold, marks: bool },
+    CommitBegins { hold: Key, marks: bool },
     /// A commit has ended, or its caller no longer waits. The cell is notified of the result of an unknown outcome.
     CommitEnds {
-        hold: Hold,
+        hold: Key,
         marks: bool,
         was_made: Option<bool>,
         awaited: Option<C>,
@@ -91,20 +90,6 @@ pub(crate) enum Event<C> {
     Shutdown { is_closed: bool },
 }
 
-/// A call that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Waiter {
-    One(Key),
-    Set(Key),
-}
-
-/// A hold: a claim and its token, or a set. The token is needed because the claim may be handed over to the next hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Hold {
-    One(Key, i64),
-    Set(Key),
-}
-
 /// How a holder ends its hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
@@ -122,7 +107,8 @@ pub(crate) enum Ending {
 pub(crate) enum Effect<C> {
     /// Send a command with this time limit at the server.
     Run(Key, Vec<Row>, Order, Span),
-    Look(Key, Vec<Look>, Span),
+    /// Read the documents of these names. A name with the separator of permits at its end means all permits of a semaphore.
+    Look(Key, Vec<Name>, Span),
     Notify(C, Notice),
     /// Open the change stream with this number, for these locks or for all, and then close the previous one.
     Watch(u32, Option<Vec<Name>>),
@@ -167,30 +153,14 @@ pub(crate) enum Lane {
     Looks,
 }
 
-/// What a look reads.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Look {
-    Lock(Name),
-    /// All permits of the semaphore of this name, with the separator at its end.
-    Permits(Name),
-}
-
-/// What a look has found.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Saw {
-    /// The document of the lock.
-    Lock(Option<Sight>),
-    /// The documents of the permits, by their numbers.
-    Permits(Vec<(u32, Sight)>),
-}
+/// What a look has found: the document of a lock, with the number 0, or those of the permits, by their numbers.
+pub(crate) type Saw = Vec<(u32, Sight)>;
 
 /// A notification for a caller or a holder.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) enum Notice {
-    /// The caller has the lock; the lease lasts until this time.
-    Held(Hold, Grant, Time),
-    /// The caller has all locks of its set, or the leases that it resumes, in the order of the names.
-    HeldAll(Hold, Vec<Grant>, Time),
+    /// The caller has its locks, or the leases that it resumes, in the order of their names; they last until this time.
+    Held(Key, Vec<Grant>, Time),
     /// The lease lasts until this time; the time is an earlier one if a transaction may have marked the work.
     Extended(Time),
     /// The hold is lost.
@@ -246,7 +216,7 @@ pub(crate) enum Ended {
 
 /// Why a call has failed, with the last known holder of the lock and the last failure of a command for it, and their
 /// ages.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
     /// The lock that the call has waited for, if it has begun.
@@ -294,59 +264,31 @@ pub(crate) struct Seen {
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
+    /// Whether the command may have been applied, or may be yet: also a part of a command with several parts.
+    pub(crate) may_be_applied: bool,
     pub(crate) error: Arc<dyn Error + Send + Sync>,
 }
 
 /// What a fault means for the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FaultKind {
-    /// The command may have been applied, or may still be.
-    Unclear,
-    /// The command was not applied and will not be.
-    NotApplied,
+    /// Any other fault: the command is repeated.
+    Failed,
     /// No server can be reached: a single attempt ends.
-    Unreachable { may_be_applied: bool },
+    Unreachable,
     /// The server has ended the command at its time limit, because another operation blocks a document.
     Blocked,
-    /// The server refuses the command, and would refuse a repetition.
-    Lasting,
-    /// The same, but the command may have been applied: its document is damaged, or its result may not be read.
-    Damaged,
-    /// The server has rejected the command because of its load. Earlier parts of a command with several parts may have
-    /// been applied.
-    Overloaded { may_be_applied: bool },
+    /// The server refuses the command, and would refuse a repetition. One that may have been applied has found a damaged document, or
+    /// its result may not be read.
+    Refused,
+    /// The server has rejected the command because of its load.
+    Overloaded,
 }
 
-impl FaultKind {
-    /// Whether it is refused, and would be again.
-    pub(crate) fn is_lasting(self) -> bool {
-        matches!(self, Self::Lasting | Self::Damaged)
-    }
-
-    /// Whether the command may have been applied, or may be yet.
-    pub(super) fn is_unclear(self) -> bool {
-        matches!(
-            self,
-            Self::Unclear
-                | Self::Damaged
-                | Self::Overloaded { may_be_applied: true }
-                | Self::Unreachable { may_be_applied: true }
-        )
-    }
-}
-
-/// Faults of the same kind are equal: the text of an error does not matter.
-impl PartialEq for Fault {
-    fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind
-    }
-}
-
-impl Eq for Fault {}
-
+/// The text of an error does not matter.
 impl Hash for Fault {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.kind.hash(state);
+        (self.kind, self.may_be_applied).hash(state);
     }
 }
 
@@ -375,10 +317,5 @@ impl Seen {
             left: sight.until_free(margin),
             ends: sight.document.expires_at.date(),
         })
-    }
-
-    /// Whether the lock is taken by the mark of work that is done.
-    pub(super) fn is_mark(&self) -> bool {
-        is_mark(&self.lock_id)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::event::Lane;
-use super::limits::{LIMIT, LIMIT_TOGETHER, LIMITS, PLACE};
+use super::limits::PLACE;
 use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::Order;
@@ -11,7 +11,7 @@ use crate::protocol::Order;
 /// The lanes by priority.
 pub(super) const LANES: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
 
-/// The claims that wait in a lane. Their rows are made when they are sent.
+/// The claims that wait in a lane, or the rooms that wait for a look. Their rows are made when they are sent.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Queue {
     /// The claims that may share a command.
@@ -29,9 +29,11 @@ pub(super) struct Queue {
 /// A command in flight.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Flight {
-    pub(super) key: Key,
+    /// The number of commands that were sent until then, with this one.
+    pub(super) number: u64,
     pub(super) lane: Lane,
-    pub(super) claims: Vec<Key>,
+    /// The claims of its rows, or the rooms that it looks at.
+    pub(super) keys: Vec<Key>,
     pub(super) sent: Time,
     /// Its time limit at the server.
     pub(super) limit: Span,
@@ -41,29 +43,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn new(now: Time, lane: Lane, claims: Vec<Key>, order: Order, is_alone: bool) -> Self {
-        // The time limit of renewals depends on their leases.
-        let is_together = claims.len() > 1 && matches!(lane, Lane::Claims | Lane::Ends);
-        let limit = if is_together { LIMIT_TOGETHER } else { LIMIT };
-        Self {
-            key: Key::NONE,
-            lane,
-            claims,
-            sent: now,
-            limit: limit.min(LIMITS[lane as usize]),
-            order,
-            is_alone,
-        }
-    }
-
     /// When it leaves its place to others. Its end comes in any case: the engine ends it after its limit.
     pub(super) fn leaves_at(&self) -> Time {
         self.sent + PLACE
-    }
-}
-
-impl Queue {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.apart.is_empty()
     }
 }

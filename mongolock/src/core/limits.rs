@@ -146,12 +146,6 @@ pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
 pub(super) const RENEWAL_LIMIT: (Span, Span) = (50 * MS, LIMIT);
 
-/// The time limit of a renewal after its command has failed and was split, so that a blocked one delays the others for
-/// a shorter time.
-pub(super) fn after_split(limit: Span) -> Span {
-    limit.min((limit / 5).max(250 * MS))
-}
-
 /// The pause after a failed renewal is the rest of the lease divided by this number, between these bounds.
 pub(super) const RENEWAL_PAUSE_PART: Span = 128;
 pub(super) const RENEWAL_PAUSE: (Span, Span) = (100 * MS, 250 * MS);
@@ -208,9 +202,6 @@ pub(super) const FIRST_PAUSES: u32 = 20;
 /// is known here. With more locks they poll with looks, because one query serves the calls of many locks and writes
 /// nothing.
 pub(super) const CLAIMED_MOST: usize = 64;
-
-/// The pause after the stream has closed.
-pub(super) const STREAM_CLOSED_PAUSE: Span = 20 * MS;
 
 /// After a lease has expired, the calls of all processes spread their claims over this time.
 pub(super) const SPREAD: Span = 10 * MS;

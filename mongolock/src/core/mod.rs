@@ -9,7 +9,7 @@
 //! | concept | file |
 //! |---|---|
 //! | events and effects | `event.rs` |
-//! | all data: calls, rooms, claims, sets | `state.rs` |
+//! | all data: callers, rooms, claims | `state.rs`, `claim.rs` |
 //! | callers that wait, and why they fail | `calls.rs` |
 //! | when the first caller of a lock asks | `rooms.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
@@ -24,6 +24,7 @@
 //! | limits | `limits.rs` |
 
 mod calls;
+mod claim;
 mod claims;
 mod commits;
 mod event;
@@ -49,12 +50,11 @@ mod time;
 
 pub(crate) use claims::relied_on;
 pub(crate) use event::{
-    Cause, Effect, Ended, Ending, Event, Failed, Failure, Fault, FaultKind, Grant, Hold, Join, Lane, Look,
-    Loss, Notice, Report, Rules, Saw, Seen, Waiter, Wanted,
+    Cause, Effect, Ended, Ending, Event, Failed, Failure, Fault, FaultKind, Grant, Join, Lane, Loss, Notice,
+    Report, Rules, Saw, Seen, Wanted,
 };
 pub(crate) use once::Once;
 pub(crate) use places::Places;
-#[allow(unused_imports, reason = "the explorer compiles this file")]
 pub(crate) use slab::Key;
 pub(crate) use state::{Conf, Core, Luck};
 pub(crate) use time::{MS, Span, Time};
@@ -64,27 +64,26 @@ use state::{Closing, Due, End, Phase, Stage};
 
 impl<C: Clone> Core<C> {
     /// Takes an event. A call that waits gets a key.
-    pub(crate) fn handle(&mut self, now: Time, luck: &mut dyn Luck, event: Event<C>) -> Option<Waiter> {
+    pub(crate) fn handle(&mut self, now: Time, luck: &mut dyn Luck, event: Event<C>) -> Option<Key> {
         self.luck = luck.chance();
         self.tick(now);
-        let waiter = self.take(now, event);
+        let caller = self.take(now, event);
         self.pump(now, luck);
         if self.phase != Phase::Open && self.is_idle() {
             self.effects.push(Effect::Idle);
         }
-        waiter
+        caller
     }
 
-    fn take(&mut self, now: Time, event: Event<C>) -> Option<Waiter> {
+    fn take(&mut self, now: Time, event: Event<C>) -> Option<Key> {
         match event {
             Event::Join(wanted, join) => {
-                let waiter = self.join(now, wanted, join);
+                let caller = self.join(now, wanted, join);
                 self.refuse_calls(now);
-                return Some(waiter);
+                return Some(caller);
             }
-            Event::Leave(Waiter::One(call)) => self.leave(now, call),
-            Event::Leave(Waiter::Set(set)) => self.leave_set(now, set),
-            Event::End(hold, how, awaited) => self.end_hold(now, hold, how, awaited),
+            Event::Leave(caller) => self.leave(now, caller, None),
+            Event::End(hold, how, awaited) => self.end_hold(now, hold, &how, awaited),
             Event::CommitBegins { hold, marks } => self.commit_begins(now, hold, marks),
             Event::CommitEnds {
                 hold,
@@ -114,7 +113,7 @@ impl<C: Clone> Core<C> {
             self.due.pop_first();
             self.disarm(due);
             match due {
-                Due::Call(key) => self.call_due(now, key),
+                Due::Caller(key) => self.call_due(now, key),
                 Due::Claim(key) => self.claim_due(now, key),
                 Due::Room(key) => self.touch(now, key),
                 Due::Lanes => {}
@@ -139,20 +138,19 @@ impl<C: Clone> Core<C> {
 impl<C: Clone> Core<C> {
     /// The cells of the present holds; that of a set for each of its locks.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
-        self.claims.iter().filter_map(|(_, claim)| Some(claim.held()?.0))
+        self.claims.iter().filter_map(|(_, claim)| self.holder(claim))
     }
 
     /// The cell of this process's hold of a lock, or of a permit of a semaphore.
     pub(crate) fn holder_of(&self, name: &str) -> Option<&C> {
         let room = &self.rooms[*self.names.get(name)?];
-        room.claims
-            .iter()
-            .find_map(|key| Some(self.claims[*key].held()?.0))
+        let mut claims = room.claims.iter();
+        claims.find_map(|key| self.holder(&self.claims[*key]))
     }
 
     /// Whether a change stream is open.
     pub(crate) fn is_listening(&self) -> bool {
-        self.stream.is_open()
+        self.stream.open.is_some()
     }
 
     /// Whether a call fails because the provider shuts down.
@@ -176,7 +174,7 @@ impl<C: Clone> Core<C> {
 
     /// Whether the mark of a work that is done is not confirmed yet.
     pub(crate) fn has_marks(&self) -> bool {
-        let is_mark = |closing: &Closing<C>| matches!(closing.end, End::Mark(_));
+        let is_mark = |closing: &Closing| matches!(closing.end, End::Mark(_));
         let mut claims = self.claims.iter();
         claims.any(|(_, claim)| matches!(&claim.stage, Stage::Ending(closing) if is_mark(closing)))
     }

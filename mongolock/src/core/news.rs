@@ -27,19 +27,19 @@ impl<C: Clone> Core<C> {
     /// A reply says that another claim has the lock.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
         let room = &self.rooms[key];
-        let is_own = self.is_own(room, &seen.lock_id);
-        let comes_back = self.comes_back(room, &seen.lock_id);
-        if comes_back {
-            self.release_again(key, &seen.lock_id);
+        let is_own = self.own(room, &seen.lock_id).is_some();
+        let back = self.comes_back(room, &seen.lock_id);
+        if let Some(refused) = back.filter(|key| self.claims[*key].is_refused()) {
+            self.push(refused, Lane::Ends);
         }
         let room = &mut self.rooms[key];
         let before = room.seen.replace((now, seen.clone()));
-        if !comes_back && room.permits.is_of_lock() {
+        if back.is_none() && room.permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
         self.first_waits(key);
         // The result of a look is outdated if a claim was sent after it.
-        if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
+        if flight.lane == Lane::Looks && self.rooms[key].asked_by != flight.number {
             return;
         }
         let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
@@ -66,7 +66,7 @@ impl<C: Clone> Core<C> {
                 Some(part_of((least, longest), luck))
             }
         };
-        let is_outdated = std::mem::take(&mut room.is_outdated);
+        let is_outdated = flight.number <= room.freed;
         // An event that came after the command was sent has set a pause, and the reply may be older.
         let has_pause = flight.lane == Lane::Claims && is_reported && room.pause_until > now;
         if !has_pause {
@@ -74,13 +74,13 @@ impl<C: Clone> Core<C> {
         }
         let room = &self.rooms[key];
         if let Some(first) = self.first(room) {
-            let (cell, name) = (first.caller.join.cell.clone(), room.name.clone());
+            let (cell, name) = (first.join.cell.clone(), room.name.clone());
             self.tell(Report::Waiting(cell, name, seen.left, room.pause_until - now));
         }
         let room = &self.rooms[key];
         if is_outdated {
             self.ask_now(now, key);
-        } else if !room.queue.is_empty() && (room.misses >= 2 || room.order.released_lately(now)) {
+        } else if !room.queue.is_empty() && room.misses >= 2 {
             self.listen(now, key);
         }
     }
@@ -88,24 +88,20 @@ impl<C: Clone> Core<C> {
     /// The time for which the first call of a room has waited.
     pub(super) fn waited(&self, now: Time, key: Key) -> Span {
         self.first(&self.rooms[key])
-            .map_or(0, |call| now - call.caller.begun)
+            .map_or(0, |caller| now - caller.begun)
     }
 
-    /// Applies the result of a look at a lock.
+    /// Applies the result of a look.
     pub(super) fn looked_at(&mut self, now: Time, flight: &Flight, key: Key, saw: &Saw) {
         let margin = self.conf.margin;
-        match saw {
-            Saw::Permits(held) => {
-                let seen = |(number, sight): &(u32, _)| Some((*number, Seen::of(Some(sight), margin)?));
-                let held: Vec<(u32, Seen)> = held.iter().filter_map(seen).collect();
-                self.looked_at_permits(now, flight, key, &held);
-            }
-            // The document is damaged: the reply to a claim says what is wrong with it.
-            Saw::Lock(Some(sight)) if !sight.document.is_sound() => self.ask_now(now, key),
-            Saw::Lock(sight) => match Seen::of(sight.as_ref(), margin) {
-                Some(seen) => self.missed(now, flight, key, &seen),
-                None => self.ask_now(now, key),
-            },
+        let seen = |(number, sight): &(u32, _)| Some((*number, Seen::of(Some(sight), margin)?));
+        let held: Vec<(u32, Seen)> = saw.iter().filter_map(seen).collect();
+        let is_sound = saw.iter().all(|(_, sight)| sight.document.is_sound());
+        match &held[..] {
+            held if !self.rooms[key].permits.is_of_lock() => self.looked_at_permits(now, flight, key, held),
+            // Of a damaged document the reply to a claim says what is wrong with it.
+            [(_, seen)] if is_sound => self.missed(now, flight, key, seen),
+            _ => self.ask_now(now, key),
         }
     }
 
@@ -117,23 +113,19 @@ impl<C: Clone> Core<C> {
 
     /// A command for the lock has failed.
     pub(super) fn note_fault(&mut self, now: Time, key: Key, fault: &Fault) {
-        let begun = self.first(&self.rooms[key]).map_or(now, |call| call.caller.begun);
+        let begun = self.first(&self.rooms[key]).map_or(now, |caller| caller.begun);
         let failing_for = now - self.rooms[key].replied.max(begun);
         let longer = (failing_for / limits::PAUSE_PART).min(self.conf.retry.1);
         let luck = self.draw();
         let pause = part_of(limits::PAUSE, luck).max(part_of((longer / 2, longer), luck));
         let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
-        // The lock was released while the command was in flight.
-        let rests_until = if room.is_outdated { now } else { room.pause_until };
-        (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
+        (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
         let first = room.queue.front().copied();
-        if let FaultKind::Unreachable { .. } = fault.kind {
-            self.fail_calls(now, key, |_, call| {
-                call.caller.join.is_try.then_some(Cause::Refused)
-            });
-        } else if let Some(first) = first.filter(|_| fault.kind.is_lasting()) {
-            self.fail(now, first, Cause::Refused);
+        if fault.kind == FaultKind::Unreachable {
+            self.fail_calls(now, key, |_, caller| caller.join.is_try.then_some(Cause::Refused));
+        } else if let Some(first) = first.filter(|_| fault.kind == FaultKind::Refused) {
+            self.fail(now, first, key, Cause::Refused);
         }
     }
 
@@ -175,9 +167,10 @@ impl<C: Clone> Core<C> {
             self.rooms[key].permits.set_unless_own(number, Permit::Taken);
         } else {
             self.first_waits(key);
-            self.rooms[key].is_outdated = false;
+            let room = &mut self.rooms[key];
+            (room.freed, room.in_lane) = (0, false);
             // A claim that was about to be sent would find the lock held.
-            let turn = self.rooms[key].turn.map(|turn| &mut self.claims[turn]);
+            let turn = room.turn.map(|turn| &mut self.claims[turn]);
             if let Some(turn) = turn.filter(|turn| turn.is_asking()) {
                 turn.in_lane = None;
             }
@@ -201,9 +194,7 @@ impl<C: Clone> Core<C> {
         if turn.is_some_and(|turn| !turn.is_asking()) {
             return;
         }
-        room.seen = None;
-        // What is in flight, also a look for permits, has seen it held.
-        room.is_outdated |= turn.is_some_and(|turn| turn.flights > 0 || number.is_some());
+        (room.seen, room.freed) = (None, self.commands);
         if let Some(number) = number {
             room.permits.set_unless_own(number, Permit::Free);
         }
@@ -220,10 +211,8 @@ impl<C: Clone> Core<C> {
         if room.order.yields || room.order.is_far(waited) {
             return;
         }
-        (room.pause_until, room.looks) = (now + room.time_slot(luck), false);
-        if let Some(turn) = room.turn {
-            self.claims[turn].in_lane.take_if(|lane| *lane == Lane::Looks);
-        }
+        room.pause_until = now + room.time_slot(luck);
+        (room.looks, room.in_lane) = (false, false);
     }
 
     /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream

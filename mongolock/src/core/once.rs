@@ -53,13 +53,6 @@ impl Once {
     }
 }
 
-impl Period {
-    /// Whether the period is over, `later` after this time of the server.
-    pub(super) fn is_over(self, server: Ms, later: Span) -> bool {
-        self.end.saturating_sub(server).saturating_mul(MS) <= later
-    }
-}
-
 fn end_of_period(length: Ms, now: Ms) -> Ms {
     let length = length.max(1);
     now.div_euclid(length).saturating_add(1).saturating_mul(length)

@@ -12,7 +12,7 @@ pub(super) struct Order {
     /// The providers that have acquired the lock, the least recent first. Those from index `active` on have left too
     /// many time slots unused.
     rivals: Vec<Rival>,
-    active: usize,
+    pub(super) active: usize,
     /// The number of active rivals that go before this process; `None` before its first turn.
     ahead: Option<usize>,
     /// A process without a place in the order spreads its requests over this time, because others were faster.
@@ -110,10 +110,6 @@ impl Order {
         }
     }
 
-    pub(super) fn released_lately(&self, now: Time) -> bool {
-        now - self.released_at < limits::REMEMBER
-    }
-
     pub(super) fn has_rivals(&self, now: Time) -> bool {
         self.active > 0 || now - self.rival_seen < limits::REMEMBER
     }
@@ -126,11 +122,6 @@ impl Order {
             Some(ahead) => self.slots((ahead + 1).saturating_sub(free)),
             None => part_of((0, self.window), luck) / Span::try_from(free).unwrap_or(1).max(1),
         }
-    }
-
-    /// Whether this number of free permits is enough for all known rivals and this process.
-    pub(super) fn is_enough(&self, free: usize) -> bool {
-        free > self.active
     }
 
     /// Whether this process is too far away to use events in time, after it has waited for this time.

@@ -91,14 +91,6 @@ impl PermitList {
         }
     }
 
-    /// Permits that others had may be free by now: the change stream does not report the end of a lease or of a minimum
-    /// hold.
-    pub(super) fn doubt_taken(&mut self) {
-        for permit in self.0.iter_mut().filter(|permit| **permit == Permit::Taken) {
-            *permit = Permit::Unknown;
-        }
-    }
-
     /// These permits are taken, and all others that do not belong to this process are free.
     pub(super) fn set_taken(&mut self, taken: impl Iterator<Item = u32>) {
         for number in 0..u32::try_from(self.0.len()).unwrap_or(u32::MAX) {

@@ -31,7 +31,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// The name of the document of a claim.
-    pub(super) fn document_of(&self, claim: &Claim<C>) -> Name {
+    pub(super) fn document_of(&self, claim: &Claim) -> Name {
         let name = &self.rooms[claim.room].name;
         match claim.permit {
             Some(number) => format!("{name}{number}").into(),
@@ -39,44 +39,37 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim is for a permit that may be free, from a random one on; `false` if there is none.
-    pub(super) fn choose(&mut self, key: Key, claim: Key, width: u32) -> bool {
+    /// A claim for a lock, or for a permit that may be free, from a random one on; `None` if there is none.
+    pub(super) fn claim_for(&mut self, key: Key, width: u32) -> Option<Key> {
         let start = u32::try_from(self.draw_between((0, width.into()))).unwrap_or(0);
-        let room = &mut self.rooms[key];
-        let chosen = room.permits.choose(width, room.misses == 0, start);
-        if let Some(number) = chosen {
-            self.claims[claim].permit = Some(number);
-            room.permits.set(number, Permit::Own(claim));
+        let room = &self.rooms[key];
+        let permit = room.permits.choose(width, room.misses == 0, start);
+        if permit.is_none() && !room.permits.is_of_lock() {
+            return None;
         }
-        chosen.is_some()
+        let claim = self.new_claim(key);
+        self.claims[claim].permit = permit;
+        if let Some(number) = permit {
+            self.rooms[key].permits.set(number, Permit::Own(claim));
+        }
+        Some(claim)
     }
 
     /// While the turn asks for a permit, the calls behind it ask for others that may be free.
-    pub(super) fn seek_beside(&mut self, now: Time, key: Key) {
+    pub(super) fn seek_beside(&mut self, key: Key) {
         loop {
             let room = &self.rooms[key];
-            let asks = room.turn.is_some_and(|turn| self.claims[turn].permit.is_some());
-            let Some(call) = room.queue.get(room.beside.len() + 1).filter(|_| asks) else {
+            let may_ask = room.turn.is_some() && !room.permits.is_full();
+            let Some(caller) = room.queue.get(room.beside.len() + 1).filter(|_| may_ask) else {
                 return;
             };
-            let width = self.calls[*call].width;
-            if room.permits.is_full() {
+            let width = self.callers[*caller].width;
+            let Some(claim) = self.claim_for(key, width) else {
                 return;
-            }
-            let claim = self.new_claim(now, key);
-            if !self.choose(key, claim, width) {
-                return self.give_up(now, claim);
-            }
+            };
             self.rooms[key].beside.push(claim);
             self.push(claim, Lane::Claims);
         }
-    }
-
-    /// The claim no longer asks: it has got its permit, or it was given up.
-    pub(super) fn stops_asking(&mut self, key: Key) {
-        let room = &mut self.rooms[self.claims[key].room];
-        room.turn.take_if(|turn| *turn == key);
-        room.beside.retain(|other| *other != key);
     }
 
     /// Another claim has the permit, or its document is blocked.
@@ -88,16 +81,12 @@ impl<C: Clone> Core<C> {
         let has_turn = room.turn == Some(key);
         if let Some(number) = claim.permit {
             // The permit may have been released while the command was in flight.
-            let is_taken = seen.is_some() && !room.is_outdated;
+            let is_taken = seen.is_some() && flight.number > room.freed;
             let permit = if is_taken { Permit::Taken } else { Permit::Unknown };
             room.permits.set_if_of(number, key, permit);
         }
         claim.is_unclear |= claim.flights > 0;
-        if has_turn && !claim.is_unclear {
-            (claim.permit, claim.in_lane) = (None, None);
-        } else {
-            self.give_up(now, key);
-        }
+        self.give_up(now, key);
         if let Some(seen) = &seen {
             self.rooms[room_key].seen = Some((now, seen.clone()));
             self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
@@ -126,8 +115,15 @@ impl<C: Clone> Core<C> {
         if let Some((_, seen)) = held.first() {
             self.rooms[key].seen = Some((now, seen.clone()));
         }
-        self.answer_by_look(now, flight, key, held);
-        let width = self.first(&self.rooms[key]).map_or(u32::MAX, |call| call.width);
+        // A single attempt ends if all of its permits are held. One that this process is releasing does not count as held.
+        let comes_back = |seen: &Seen| self.comes_back(&self.rooms[key], &seen.lock_id).is_some();
+        let numbers = held.iter().filter(|(_, seen)| !comes_back(seen));
+        let numbers: Vec<u32> = numbers.map(|(number, _)| *number).collect();
+        let is_full = |width: u32| numbers.iter().filter(|number| **number < width).count() >= width as usize;
+        self.answer_by_reply(now, flight, key, None, is_full);
+        let width = self
+            .first(&self.rooms[key])
+            .map_or(u32::MAX, |caller| caller.width);
         if let Some((seen, _)) = held.iter().find(|(number, _)| *number >= width) {
             let name = self.rooms[key].name.clone();
             self.tell(Report::PermitsDiffer(name, width, *seen));
@@ -135,24 +131,15 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[key];
         room.permits.set_taken(held.iter().map(|(number, _)| *number));
         let room = &self.rooms[key];
-        let of_others = held.iter().filter(|(_, seen)| !self.is_own(room, &seen.lock_id));
+        let of_others = held
+            .iter()
+            .filter(|(_, seen)| self.own(room, &seen.lock_id).is_none());
         match of_others.min_by_key(|(_, seen)| seen.left).or(held.first()) {
-            Some((_, seen)) if room.permits.is_full() && !room.is_outdated => {
+            Some((_, seen)) if room.permits.is_full() && flight.number > room.freed => {
                 self.missed(now, flight, key, seen);
             }
             _ => self.ask_now(now, key),
         }
-    }
-
-    /// A single attempt ends if all of its permits are held. A permit that this process is releasing does not count as
-    /// held.
-    fn answer_by_look(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
-        let room = &self.rooms[key];
-        let is_held = |seen: &Seen| !self.comes_back(room, &seen.lock_id);
-        let held = held.iter().filter(|(_, seen)| is_held(seen));
-        let numbers: Vec<u32> = held.map(|(number, _)| *number).collect();
-        let is_full = |width: u32| numbers.iter().filter(|number| **number < width).count() >= width as usize;
-        self.answer_by_reply(now, flight, key, None, is_full);
     }
 
     /// A claim of this process has released its permit, or has never had it.
@@ -162,9 +149,10 @@ impl<C: Clone> Core<C> {
             let permit = if is_free { Permit::Free } else { Permit::Unknown };
             let room = &mut self.rooms[claim.room];
             room.permits.set_if_of(number, key, permit);
-            // A look in flight may have seen the permit as held.
-            let looks = |turn: Key| self.claims[turn].permit.is_none();
-            room.is_outdated |= is_free && room.turn.is_some_and(looks);
+            if is_free {
+                // A look in flight may have seen the permit as held.
+                room.freed = self.commands;
+            }
         }
     }
 
@@ -179,10 +167,6 @@ impl<C: Clone> Core<C> {
             return;
         }
         room.permits.set(number, Permit::Taken);
-        if room.turn == Some(owner) {
-            (claim.permit, claim.in_lane) = (None, None);
-        } else {
-            self.give_up(now, owner);
-        }
+        self.give_up(now, owner);
     }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Places {
     total: usize,
 }
 
-/// The commands in flight of each lane, and those of them that are sent alone.
-pub(super) type InFlight = ([usize; 4], [usize; 4]);
+/// The commands in flight of each lane, without and with rows that are sent alone.
+pub(super) type InFlight = [[usize; 4]; 2];
 
 impl Places {
     /// The numbers for a pool of this size. A small pool allows one command at a time for each lane, by priority.
@@ -40,7 +40,7 @@ impl Places {
     /// command at a time. While leases are being renewed, each other lane has one command at a time, which keeps the
     /// server busy. The other lanes leave the connections of renewals free, unless the pool has only one.
     pub(super) fn have_room(&self, lane: Lane, is_alone: bool, is_single: bool, in_flight: InFlight) -> bool {
-        let (own, alone) = in_flight;
+        let [own, alone] = in_flight;
         let (renewals, is_other) = (own[Lane::Renewals as usize], lane != Lane::Renewals);
         let has_place = match lane as usize {
             lane if is_alone => alone[lane] < self.alone,

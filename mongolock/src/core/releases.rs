@@ -3,76 +3,69 @@
 //! The command is repeated while the lease lasts; a claim that gets another id is renewed meanwhile. A release is sent once more when no
 //! late claim can take effect any more.
 
-use super::event::{Ended, Ending, Fault, Hold, Lane, Outcome, Rules};
+use super::event::{Ended, Ending, Fault, FaultKind, Lane, Notice, Outcome, Rules};
+use super::lanes::Flight;
 use super::limits;
 use super::slab::Key;
-use super::state::{Awaits, Claim, Closing, Core, Due, End, Lease, Stage};
+use super::state::{Claim, Closing, Core, Due, End, Lease, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::{LockId, Name, Reply, Until};
-
-/// The rules of a detached lease, for its releases.
-const OF_DETACHED: Rules = Rules {
-    expiry: limits::LONG + 1,
-    renew_every: limits::LONG,
-    max_hold: None,
-    min_hold: 0,
-    once: None,
-};
+use crate::protocol::{LockId, Ms, Name, Reply, Sight, Until};
 
 impl<C: Clone> Core<C> {
     /// Sends a release. If it is `in_turn`, the next call waits for its reply or its first failure.
-    pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>, in_turn: bool) {
-        self.leave_commits(now, key, Ended::Lost);
+    pub(super) fn release(&mut self, now: Time, key: Key, of: Option<Key>, in_turn: bool) {
+        self.leave_commits(key, Ended::Lost);
         let claim = &mut self.claims[key];
-        let (was_held, earlier) = (claim.lease_mut().is_some(), claim.ends);
-        let min_hold = if was_held { claim.rules.min_hold } else { 0 };
-        claim.stage = Stage::Ending(Closing {
-            answer_by: now + limits::RELEASE_REPLY,
-            in_turn,
-            earlier,
-            ..Closing::new(End::Release(min_hold), awaited, now + claim.rules.expiry * MS)
-        });
+        let was_held = claim.lease.take().is_some();
+        let holder = claim.caller.filter(|_| was_held);
+        let holder = holder.and_then(|holder| self.callers.get(holder));
+        let end = End::Release(holder.map_or(0, |holder| holder.join.rules.min_hold));
+        let stop = now + claim.rules.expiry * MS;
+        let stage = self.closing(end, of, (now + limits::RELEASE_REPLY, stop), in_turn);
+        self.claims[key].stage = stage;
         self.push(key, Lane::Ends);
     }
 
+    /// A claim begins to end. The times are those of its answer and of the last repetition.
+    fn closing(&self, end: End, of: Option<Key>, (answer_by, stop): (Time, Time), in_turn: bool) -> Stage {
+        Stage::Ending(Closing {
+            end,
+            of,
+            answer_by,
+            tries: 0,
+            due: Time::LONG_AGO,
+            stop,
+            fault: None,
+            after: self.commands,
+            in_turn,
+            is_acquired_again: false,
+        })
+    }
+
     /// The holder is done, and its work is marked or its lease is detached.
-    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<Awaits<C>>) {
+    pub(super) fn rename(&mut self, now: Time, hold: Key, how: &Ending, awaited: Option<C>) {
         let claims = self.claims_of(hold);
         let end = |(place, key): (usize, &Key)| self.other_id(now, place, *key, how);
         let ends: Option<Vec<_>> = claims.iter().enumerate().map(end).collect();
-        let Some(ends) = ends.filter(|ends| !ends.is_empty()) else {
-            self.notify_ended(now, awaited, Ok(Ended::Lost));
-            return self.end_hold(now, hold, Ending::Release, None);
+        let Some(ends) = ends else {
+            self.notify(awaited, Notice::Ended(Ok(Ended::Lost)));
+            return self.end_all(now, hold, None);
         };
-        let waiter = match hold {
-            Hold::One(..) => awaited,
-            Hold::Set(set) => {
-                self.sets[set].ends(awaited);
-                Some(Awaits::Set(set))
-            }
-        };
+        let caller = &mut self.callers[hold];
+        (caller.waiter, caller.left) = (awaited, claims.len());
         for (key, (end, lease)) in claims.iter().zip(ends) {
+            let stage = self.closing(end, Some(hold), (Time::NEVER, Time::NEVER), true);
             let claim = &mut self.claims[*key];
-            claim.stage = Stage::Ending(Closing {
-                lease: Some(lease),
-                in_turn: true,
-                ..Closing::new(end, waiter.clone(), Time::NEVER)
-            });
-            claim.in_lane = Some(Lane::Ends);
-            self.arm_lease(*key);
+            (claim.stage, claim.lease) = (stage, Some(lease));
+            self.arm_claim(now, *key);
         }
-        match hold {
-            Hold::One(claim, _) => self.lane(Lane::Ends).waiting.push_back(claim),
-            Hold::Set(_) => self.go_together(Lane::Ends, claims),
-        }
+        self.go_together(Lane::Ends, claims);
     }
 
     /// What becomes of the claim in this place; `None` if it has no lease any more.
     fn other_id(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(End, Lease)> {
-        let claim = self.claims.get(key)?;
-        let Stage::Held(_, mut lease) = claim.stage else {
-            return None;
-        };
+        let claim = self.claims.get(key).filter(|claim| claim.is_held())?;
+        let mut lease = claim.lease?;
         let end = match how {
             Ending::Done => End::Mark(claim.mark_until?.0),
             Ending::Detach(ids, ttl) => End::Detach(ids.get(place)?.clone(), *ttl),
@@ -82,49 +75,28 @@ impl<C: Clone> Core<C> {
         (lease.until > now).then_some((end, lease))
     }
 
-    /// The command that ends a claim has failed. It is repeated, unless the server would refuse it again.
+    /// The command that ends a claim has failed. It is repeated, unless the server would refuse it again, or the lease ends before. A
+    /// lock whose release is refused is taken until its lease ends: its callers learn why, and have the release sent once more.
     pub(super) fn end_failed(&mut self, now: Time, key: Key, fault: &Fault) {
         let pause = self.draw_between(limits::PAUSE);
         let claim = &mut self.claims[key];
-        let room = claim.room;
+        let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
         let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let pause = pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
-        if fault.kind.is_lasting() || now + pause >= closing.stop {
-            return self.end_refused(now, key, fault);
+        let at = now + pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
+        let is_refused = fault.kind == FaultKind::Refused || at >= closing.stop;
+        if is_refused && !(is_of_lock && closing.is_release() && closing.stop > now) {
+            return self.end_in_vain(now, key);
         }
         closing.in_turn = false;
-        self.end_at(key, now + pause);
-        // The next call asks for itself, and finds out whether the server works.
+        let (of, stop) = (closing.of.take_if(|_| is_refused), closing.stop);
+        claim.end_at(if is_refused { stop } else { at });
+        // The next caller asks for itself, and finds out whether the server works.
         self.pass_turn(now, room, key);
-    }
-
-    /// The server refuses the command, or the lease ends before the next one. A lock whose release is refused is taken until its lease
-    /// ends: its calls learn why, and have the release sent once more.
-    fn end_refused(&mut self, now: Time, key: Key, fault: &Fault) {
-        let claim = &mut self.claims[key];
-        let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
-        let closing = claim
-            .closing_mut()
-            .filter(|closing| is_of_lock && closing.is_release() && closing.stop > now);
-        let Some(closing) = closing else {
-            return self.end_in_vain(now, key);
-        };
-        closing.in_turn = false;
-        let (waiter, stop) = (closing.waiter.take(), closing.stop);
-        self.notify_ended(now, waiter, Err(Some(fault.clone())));
-        self.end_at(key, stop);
-        self.pass_turn(now, room, key);
-        self.note_fault(now, room, fault);
-    }
-
-    /// A call has found the lock held by a claim of this process: a release that was refused is sent once more.
-    pub(super) fn release_again(&mut self, room: Key, id: &str) {
-        let mut claims = self.rooms[room].claims.iter();
-        let refused = claims.find(|key| self.claims[**key].has_id(id) && self.claims[**key].is_refused());
-        if let Some(key) = refused.copied() {
-            self.push(key, Lane::Ends);
+        if is_refused {
+            self.part_ended(of, Err(Some(fault.clone())));
+            self.note_fault(now, room, fault);
         }
     }
 
@@ -154,64 +126,67 @@ impl<C: Clone> Core<C> {
         let Stage::Ending(closing) = &mut claim.stage else {
             return;
         };
-        let waiter = closing.waiter.take();
-        let (is_release, is_free) = (closing.is_release(), ended == Ok(Ended::Released));
+        let of = closing.of.take();
+        let (is_release, is_free) = (closing.is_release(), matches!(ended, Ok(Ended::Released)));
         let in_turn = closing.in_turn && (is_release || is_free);
         // A late claim has acquired the lock again, or may have.
         let is_over = is_release || !matches!(ended, Err(_) | Ok(Ended::Lost));
         let is_there = closing.is_acquired_again || !is_over;
         let how = ended.as_ref().map_or(Ended::Lost, |ended| *ended);
-        self.notify_ended(now, waiter, ended);
         if is_there {
             self.release(now, key, None, in_turn);
         } else {
-            self.leave_commits(now, key, how);
+            self.leave_commits(key, how);
             self.free_permit(key, is_free);
             self.end_released(now, sent, key);
         }
+        self.part_ended(of, ended);
         match () {
             () if is_release && is_there => {}
             () if in_turn => self.released(now, room, key),
-            () => self.was_in_the_way(now, room, key),
+            () => {
+                self.pass_turn(now, room, key);
+                let own = &mut self.rooms[room];
+                if !own.order.yields {
+                    // It kept the lock from the callers of this process, and a command in flight may have found it.
+                    own.freed = self.commands;
+                    self.ask_now(now, room);
+                }
+            }
         }
     }
 
-    /// The claim is released. It is released once more if one of its commands may arrive late and acquire the lock
-    /// again.
+    /// The claim is released by a command that was sent then. It is released once more if one of its claims may arrive late
+    /// and acquire the lock again.
     pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
         let claim = &mut self.claims[key];
         if claim.is_unclear && claim.dead_at <= sent && claim.is_long() {
             claim.dead_at = claim.sent + limits::RELEASED_AGAIN;
         }
-        if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > sent) {
-            return self.remove_claim(key);
-        }
-        claim.stage = Stage::Released;
-        // The time is known when the last claim in flight has ended.
-        if claim.flights == 0 {
-            let at = claim.dead_at.max(now);
-            self.arm(Due::Claim(key), at);
-        }
+        claim.is_unclear &= claim.dead_at > sent;
+        (claim.stage, claim.lease) = (Stage::Released, None);
+        self.claim_due(now, key);
     }
 
-    fn remove_claim(&mut self, key: Key) {
+    fn remove_claim(&mut self, now: Time, key: Key) {
         self.disarm(Due::Claim(key));
         self.free_permit(key, false);
-        self.stops_asking(key);
         if let Some(claim) = self.claims.remove(key) {
+            self.pass_turn(now, claim.room, key);
             self.rooms[claim.room].claims.retain(|other| *other != key);
         }
     }
 
     /// No call waits for this claim any more. If it has no reply yet, it may have acquired the lock.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
-        self.stops_asking(key);
         let claim = &mut self.claims[key];
         claim.is_unclear |= claim.flights > 0;
         if claim.is_unclear {
+            let room = claim.room;
+            self.pass_turn(now, room, key);
             self.release(now, key, None, false);
         } else {
-            self.remove_claim(key);
+            self.remove_claim(now, key);
         }
     }
 
@@ -220,34 +195,13 @@ impl<C: Clone> Core<C> {
         let luck = self.draw();
         let room = &mut self.rooms[key];
         (room.seen, room.looks) = (None, false);
-        let is_enough = !room.permits.is_of_lock() && room.order.is_enough(room.permits.free());
+        let is_enough = !room.permits.is_of_lock() && room.order.active < room.permits.free();
         room.pause_until = if is_enough {
             now
         } else {
             room.order.released(now, luck)
         };
         self.pass_turn(now, key, claim);
-    }
-
-    /// A claim is gone that kept the lock from the calls of this process.
-    fn was_in_the_way(&mut self, now: Time, key: Key, claim: Key) {
-        self.pass_turn(now, key, claim);
-        let room = &mut self.rooms[key];
-        if !room.order.yields {
-            // A command in flight may have found that claim.
-            room.is_outdated |= room.turn.is_some_and(|turn| self.claims[turn].flights > 0);
-            self.ask_now(now, key);
-        }
-    }
-
-    /// The command that ends a hold is sent at this time.
-    pub(super) fn end_at(&mut self, key: Key, at: Time) {
-        let claim = &mut self.claims[key];
-        claim.in_lane = None;
-        if let Some(closing) = claim.closing_mut() {
-            closing.due = at;
-        }
-        self.arm(Due::Claim(key), at);
     }
 
     /// Sends the command that ends a hold when it is due, also once more.
@@ -257,34 +211,28 @@ impl<C: Clone> Core<C> {
         let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let (at, stop, by) = (closing.due, closing.stop, closing.answer_by);
+        let (at, stop) = (closing.due, closing.stop);
         // Who waits for a release learns that it has no reply.
-        if by <= now {
-            let (waiter, fault) = (closing.waiter.take(), closing.fault.clone());
-            self.notify_ended(now, waiter, Err(fault));
-        } else if closing.waiter.is_some() && closing.is_release() {
-            self.arm(Due::Claim(key), by);
+        if closing.answer_by <= now {
+            let (of, fault) = (closing.of.take(), closing.fault.clone());
+            self.part_ended(of, Err(fault));
         }
-        if is_waiting {
-            return;
-        }
-        if at > now {
-            self.arm(Due::Claim(key), at);
-        } else if stop > now {
-            self.push(key, Lane::Ends);
-        } else {
-            self.end_in_vain(now, key);
+        match () {
+            () if is_waiting || at > now => {}
+            () if stop > now => self.push(key, Lane::Ends),
+            () => self.end_in_vain(now, key),
         }
     }
 
+    /// When the last claim in flight has ended, it is removed, or released again when no late one can take effect any more.
     pub(super) fn released_due(&mut self, now: Time, key: Key) {
-        let claim = &mut self.claims[key];
-        let at = claim.dead_at;
-        if claim.flights == 0 && at <= now {
+        let claim = &self.claims[key];
+        match () {
+            () if claim.flights > 0 => {}
+            () if !claim.is_unclear => self.remove_claim(now, key),
             // An earlier release may still get its reply. Only a release that was sent since then ends the claim.
-            self.release(now, key, None, false);
-        } else if claim.flights == 0 {
-            self.arm(Due::Claim(key), at);
+            () if claim.dead_at <= now => self.release(now, key, None, false),
+            () => {}
         }
     }
 
@@ -294,24 +242,30 @@ impl<C: Clone> Core<C> {
             let (room, permit) = self.room_of_document(&name);
             let claim = self.add_claim(Claim {
                 id: Some(id),
+                room,
                 permit,
+                // A detached lease may last for long.
+                rules: Rules {
+                    expiry: limits::LONG + 1,
+                    ..Rules::default()
+                },
                 // A late command may write the lease once more.
                 is_unclear: true,
                 dead_at: now + (limits::LIMIT + limits::NO_REPLY),
-                ..Claim::new(now, room, OF_DETACHED)
+                ..Claim::default()
             });
             self.release(now, claim, None, false);
         }
     }
 }
 
-impl<C> Claim<C> {
+impl Claim {
     /// Whether the server has refused its release, which waits for a call or for the end of the lease.
     pub(super) fn is_refused(&self) -> bool {
-        let is_lasting = |fault: &Fault| fault.kind.is_lasting();
+        let is_refused = |fault: &Fault| fault.kind == FaultKind::Refused;
         matches!(&self.stage, Stage::Ending(closing) if closing.is_release()
             && closing.due == closing.stop
-            && closing.fault.as_ref().is_some_and(is_lasting))
+            && closing.fault.as_ref().is_some_and(is_refused))
     }
 
     /// Whether the claim is released once more after the longest time of a late command, which could take a lock for
@@ -325,20 +279,42 @@ impl<C> Claim<C> {
         matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
     }
 
-    fn ended_by(&self, closing: &Closing<C>, took: Span, reply: &Reply) -> Ended {
+    /// Whether its present end began after this command was sent.
+    pub(super) fn is_ended_since(&self, flight: &Flight) -> bool {
+        matches!(&self.stage, Stage::Ending(closing) if closing.after >= flight.number)
+    }
+
+    /// The command that ends it is sent at this time.
+    pub(super) fn end_at(&mut self, at: Time) {
+        self.in_lane = None;
+        if let Some(closing) = self.closing_mut() {
+            closing.due = at;
+        }
+    }
+
+    /// What the command, or an earlier one, has done to the document.
+    fn ended_by(&self, closing: &Closing, took: Span, reply: &Reply) -> Ended {
+        let Some(sight) = &reply.sight else {
+            // Of several rows the reply may tell only that all of them have changed their documents.
+            let is_done = reply.is_applied == Some(true) || closing.is_release() && closing.tries > 1;
+            return match closing.end {
+                _ if !is_done => Ended::Lost,
+                End::Release(_) => Ended::Released,
+                End::Mark(_) => Ended::Marked,
+                End::Detach(..) => Ended::Detached,
+            };
+        };
         match &closing.end {
-            End::Release(_) if self.is_marked_by(reply) => Ended::Marked,
-            End::Release(_) if self.is_released_by(closing, took, reply) => Ended::Released,
-            End::Release(_) => Ended::Lost,
-            end => self.renamed_by(end, closing.tries, reply),
+            End::Detach(id, _) if sight.has(id) => Ended::Detached,
+            End::Release(_) | End::Mark(_) if self.is_marked_by(reply) => Ended::Marked,
+            End::Release(_) if self.is_released_by(closing, took, reply, sight) => Ended::Released,
+            End::Mark(Until::At(over)) if self.is_over_by(closing, reply, sight, *over) => Ended::Released,
+            _ => Ended::Lost,
         }
     }
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
-    fn is_released_by(&self, closing: &Closing<C>, took: Span, reply: &Reply) -> bool {
-        let Some(sight) = &reply.sight else {
-            return reply.is_applied == Some(true) || closing.tries > 1;
-        };
+    fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
         if let Some((handle, _)) = &self.resumes {
             return closing.tries > 1 || sight.has(handle);
         }
@@ -360,55 +336,17 @@ impl<C> Claim<C> {
         }
     }
 
-    /// What the command, or an earlier one, has done to the document.
-    fn renamed_by(&self, end: &End, tries: u8, reply: &Reply) -> Ended {
-        let Some(sight) = &reply.sight else {
-            // Of several rows the reply may tell only that all of them have changed their documents.
-            return match end {
-                _ if reply.is_applied != Some(true) => Ended::Lost,
-                End::Detach(..) => Ended::Detached,
-                _ => Ended::Marked,
-            };
-        };
+    /// Whether the period of its mark was over, so that the lock was released.
+    fn is_over_by(&self, closing: &Closing, reply: &Reply, sight: &Sight, over: Ms) -> bool {
+        let document = &sight.document;
         // An operator leaves the same document, also before the period is over.
-        let is_released = sight.has("") && sight.document.token.long() == Some(self.last);
-        let by_mark = is_released && (reply.is_applied != Some(false) || tries > 1);
-        match end {
-            End::Detach(id, _) if sight.has(id) => Ended::Detached,
-            End::Mark(_) if self.is_marked_by(reply) => Ended::Marked,
-            // The period of the mark was over.
-            End::Mark(Until::At(over)) if by_mark && sight.document.expires_at.date() >= Some(*over) => {
-                Ended::Released
-            }
-            _ => Ended::Lost,
-        }
+        let may_be_by_mark = reply.is_applied != Some(false) || closing.tries > 1;
+        let is_released = sight.has("") && document.token.long() == Some(self.last);
+        is_released && may_be_by_mark && document.expires_at.date() >= Some(over)
     }
 }
 
-impl<C> Closing<C> {
-    fn new(end: End, waiter: Option<Awaits<C>>, stop: Time) -> Self {
-        Self {
-            end,
-            lease: None,
-            waiter,
-            answer_by: stop,
-            tries: 0,
-            due: Time::LONG_AGO,
-            stop,
-            fault: None,
-            earlier: 0,
-            in_turn: false,
-            is_acquired_again: false,
-        }
-    }
-
-    /// Whether what has ended now is a command of an earlier end, or as good as one.
-    pub(super) fn was_earlier(&mut self) -> bool {
-        let was_earlier = self.earlier > 0;
-        self.earlier -= u8::from(was_earlier);
-        was_earlier
-    }
-
+impl Closing {
     pub(super) fn is_release(&self) -> bool {
         matches!(self.end, End::Release(_))
     }

@@ -17,20 +17,7 @@ impl<C: Clone> Core<C> {
         match result {
             Ok(replies) => {
                 self.ends_pause(flight.lane);
-                let wins = |core: &Self, key: Key, reply: &Reply| {
-                    let claim = core.claims.get(key);
-                    flight.order == Order::Each || claim.is_some_and(|own| own.own_sight(reply).is_some())
-                };
-                // What a set has missed is not under way any more when another part of it is.
-                for (claim, reply) in flight.claims.iter().zip(&replies) {
-                    if !wins(self, *claim, reply) {
-                        self.lands(now, &flight, *claim, None);
-                    }
-                }
-                for (claim, reply) in flight.claims.iter().zip(&replies) {
-                    if wins(self, *claim, reply) {
-                        self.lands(now, &flight, *claim, None);
-                    }
+                for (claim, reply) in flight.keys.iter().zip(&replies) {
                     self.replied(now, &flight, *claim, Ok(reply));
                 }
             }
@@ -45,16 +32,32 @@ impl<C: Clone> Core<C> {
         match result {
             Ok(found) => {
                 self.ends_pause(flight.lane);
-                for (claim, saw) in flight.claims.iter().zip(&found) {
-                    if let Some(room) = self.claims.get(*claim).map(|claim| claim.room) {
-                        self.rooms[room].replied = now;
-                        self.looked_at(now, &flight, room, saw);
-                        self.touch(now, room);
+                for (key, saw) in flight.keys.iter().zip(&found) {
+                    if let Some(room) = self.rooms.get_mut(*key) {
+                        room.replied = now;
+                        self.looked_at(now, &flight, *key, saw);
+                        self.touch(now, *key);
                     }
                 }
             }
             Err(fault) => self.failed(now, &flight, fault),
         }
+    }
+
+    fn look_failed(&mut self, now: Time, flight: &Flight, fault: &Fault) {
+        let is_rejected = fault.kind == FaultKind::Overloaded;
+        if is_rejected {
+            self.pause_lanes(now, flight.lane);
+        }
+        for key in &flight.keys {
+            if self.rooms.get(*key).is_some() {
+                self.ask_now(now, *key);
+                self.note_fault(now, *key, fault);
+                self.rooms[*key].looks = is_rejected;
+                self.touch(now, *key);
+            }
+        }
+        self.report(now, flight, fault, None);
     }
 
     /// A reply reduces the lane's pause after rejections to a quarter.
@@ -65,121 +68,125 @@ impl<C: Clone> Core<C> {
     }
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
-        let is_together = flight.claims.len() > 1 && flight.lane != Lane::Looks;
+        if flight.lane == Lane::Looks {
+            return self.look_failed(now, flight, &fault);
+        }
+        let (holder, lane) = (self.holder_of_flight(flight), flight.lane);
+        let is_together = flight.keys.len() > 1;
+        let is_rejected = fault.kind == FaultKind::Overloaded;
+        let is_of_document = fault.kind == FaultKind::Refused && fault.may_be_applied;
         // The fault may be that of one row. Renewals whose connection was cut are sent together again.
-        let may_be_of_one = match flight.lane {
-            Lane::Renewals => matches!(fault.kind, FaultKind::Blocked | FaultKind::Damaged),
-            _ => fault.kind != FaultKind::Lasting,
+        let may_be_of_one = match lane {
+            Lane::Renewals => fault.kind == FaultKind::Blocked || is_of_document,
+            _ => (fault.kind != FaultKind::Refused || is_of_document) && flight.order == Order::Each,
         };
-        match fault.kind {
-            FaultKind::Overloaded { .. } => return self.rejected(now, flight, &fault),
+        if fault.kind == FaultKind::Blocked && is_together {
             // Those before the blocked document are applied.
-            FaultKind::Blocked if is_together => fault.kind = FaultKind::Unclear,
-            _ => {}
+            (fault.kind, fault.may_be_applied) = (FaultKind::Failed, true);
         }
-        if is_together && may_be_of_one && flight.order == Order::Each {
-            return self.split(now, flight, &fault);
+        let is_split = is_together && may_be_of_one && !is_rejected;
+        if is_rejected {
+            self.pause_lanes(now, lane);
         }
-        let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
-        let holder = first.and_then(Claim::holder).cloned();
-        for claim in &flight.claims {
-            self.lands(now, flight, *claim, Some(&fault));
-            self.replied(now, flight, *claim, Err(&fault));
+        if is_rejected || is_split {
+            self.send_again(now, flight, &fault, is_rejected);
+        } else {
+            for claim in &flight.keys {
+                self.replied(now, flight, *claim, Err(&fault));
+            }
         }
-        self.report(now, flight, &fault, holder);
+        if !is_split || lane == Lane::Renewals {
+            self.report(now, flight, &fault, holder);
+        }
+    }
+
+    /// The cell that holds the first claim of a command, or waits for its end.
+    fn holder_of_flight(&self, flight: &Flight) -> Option<C> {
+        let claim = flight.keys.iter().find_map(|key| self.claims.get(*key))?;
+        match &claim.stage {
+            Stage::Ending(closing) => self.callers.get(closing.of?)?.waiter.clone(),
+            _ => self.holder(claim).cloned(),
+        }
     }
 
     /// Reports a failed command, after its consequences were applied. It may have ended the hold of this cell.
     fn report(&mut self, now: Time, flight: &Flight, fault: &Fault, holder: Option<C>) {
-        let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
-        let Some(first) = first else { return };
-        let room = &self.rooms[first.room];
-        let repeated_at = match (flight.lane, &first.stage) {
-            (Lane::Claims | Lane::Looks, _) => (!room.queue.is_empty()).then_some(room.pause_until),
-            (Lane::Ends, Stage::Ending(_)) => first.due,
-            (Lane::Ends, _) => None,
-            (Lane::Renewals, _) => Some(now),
+        let (mut keys, lane) = (flight.keys.iter(), flight.lane);
+        let (claim, room) = if lane == Lane::Looks {
+            (None, keys.find_map(|key| self.rooms.get(*key)))
+        } else {
+            let claim = keys.find_map(|key| self.claims.get(*key));
+            (claim, claim.map(|claim| &self.rooms[claim.room]))
         };
-        let repeated_at = repeated_at.filter(|_| flight.lane == Lane::Renewals || !fault.kind.is_lasting());
-        let of_call = || match flight.lane {
-            Lane::Claims | Lane::Looks => Some(self.first(room)?.caller.join.cell.clone()),
-            Lane::Renewals | Lane::Ends => None,
+        let Some(room) = room else { return };
+        let asks = matches!(lane, Lane::Claims | Lane::Looks);
+        let first = self.first(room).filter(|_| asks);
+        let repeated_at = match claim.map(|claim| &claim.stage) {
+            _ if asks => first.map(|_| room.pause_until),
+            _ if lane == Lane::Renewals => Some(now),
+            Some(Stage::Ending(_)) => claim.and_then(|claim| claim.due),
+            _ => None,
         };
+        let repeated_at = repeated_at.filter(|_| lane == Lane::Renewals || fault.kind != FaultKind::Refused);
+        let of_call = || first.map(|caller| caller.join.cell.clone());
         let failed = Failed {
-            lane: flight.lane,
-            number: flight.claims.len(),
-            name: self.document_of(first),
-            cell: first.holder().cloned().or(holder).or_else(of_call),
+            lane,
+            number: flight.keys.len(),
+            name: claim.map_or_else(|| room.name.clone(), |claim| self.document_of(claim)),
+            cell: holder.or_else(of_call),
             fault: fault.clone(),
             pause: repeated_at.map(|at| (at.max(self.lanes[flight.lane as usize].resumes_at) - now).max(0)),
         };
         self.tell(Report::Failed(failed));
     }
 
-    /// Each row of a command that has failed goes alone; of renewals a few together.
-    fn split(&mut self, now: Time, flight: &Flight, fault: &Fault) {
-        if flight.lane == Lane::Renewals {
-            self.report(now, flight, fault, None);
+    /// The claims of a command that has failed wait for another one. Rejected ones are sent with the next command of the lane, before all
+    /// others; otherwise each goes alone, and of renewals a few together.
+    fn send_again(&mut self, now: Time, flight: &Flight, fault: &Fault, is_rejected: bool) {
+        let (keys, queue) = (&flight.keys, self.lane(flight.lane));
+        let are_many = flight.lane == Lane::Renewals && keys.len() > RENEWALS_APART;
+        let parts = keys.chunks(if are_many { RENEWALS_APART } else { 1 });
+        match flight.order {
+            Order::StopAtMiss => queue.apart.push_front((flight.order, keys.clone())),
+            Order::Each if is_rejected => keys.iter().rev().for_each(|key| queue.waiting.push_front(*key)),
+            Order::Each => queue.apart.extend(parts.map(|part| (Order::Each, part.to_vec()))),
         }
-        self.wait_again(now, flight, fault);
-        let are_many = flight.lane == Lane::Renewals && flight.claims.len() > RENEWALS_APART;
-        let number = if are_many { RENEWALS_APART } else { 1 };
-        let parts = flight
-            .claims
-            .chunks(number)
-            .map(|part| (Order::Each, part.to_vec()));
-        self.lane(flight.lane).apart.extend(parts);
-    }
-
-    /// The claims of a command that has failed wait for another one.
-    fn wait_again(&mut self, now: Time, flight: &Flight, fault: &Fault) {
-        for key in &flight.claims {
-            self.lands(now, flight, *key, Some(fault));
+        for key in keys {
             let Some(claim) = self.claims.get_mut(*key) else {
                 continue;
             };
+            claim.landed(now, flight, Some(fault));
             claim.waits_again(flight.lane);
-            let (room, is_released) = (claim.room, matches!(claim.stage, Stage::Released));
+            let room = claim.room;
             self.rooms[room].fault = Some((now, fault.clone()));
-            if is_released {
-                self.end_released(now, Time::LONG_AGO, *key);
-            }
+            self.claim_due(now, *key);
             self.touch(now, room);
         }
     }
 
-    /// The server rejects a command because of its load: its claims are sent with the next command of the lane, before
-    /// all others. The lanes of lower priority wait as well.
-    fn rejected(&mut self, now: Time, flight: &Flight, fault: &Fault) {
-        for lane in &LANES[flight.lane as usize..] {
+    /// The server rejects a command because of its load: its lane and those of lower priority wait.
+    fn pause_lanes(&mut self, now: Time, rejected: Lane) {
+        for lane in &LANES[rejected as usize..] {
             let luck = self.draw();
             let queue = self.lane(*lane);
             // Those that were in flight together are rejected together.
             if queue.resumes_at <= now {
                 let (least, most) = OVERLOAD_PAUSE[*lane as usize];
-                let times = if *lane == flight.lane { 2 } else { 1 };
+                let times = if *lane == rejected { 2 } else { 1 };
                 queue.pause = (queue.pause * times).clamp(least, most);
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
         }
-        let queue = self.lane(flight.lane);
-        let claims = flight.claims.iter().rev();
-        match flight.order {
-            Order::StopAtMiss => queue.apart.push_front((flight.order, flight.claims.clone())),
-            Order::Each => claims.for_each(|key| queue.waiting.push_front(*key)),
-        }
-        self.wait_again(now, flight, fault);
-        self.report(now, flight, fault, None);
     }
 }
 
-impl<C> Claim<C> {
+impl Claim {
     /// The claim waits in this lane again, unless its stage has changed.
     fn waits_again(&mut self, lane: Lane) {
         let fits = match lane {
             Lane::Claims | Lane::Looks => self.is_asking(),
             Lane::Ends => self.closing_mut().is_some(),
-            Lane::Renewals => self.lease_mut().is_some(),
+            Lane::Renewals => self.lease.is_some(),
         };
         match lane {
             Lane::Renewals => self.renews |= fits,

@@ -1,10 +1,10 @@
 //! A lock in this process: when its first call asks, and for how long the knowledge about it is kept.
 
-use super::event::{Lane, Rules};
+use super::event::Lane;
 use super::lanes::Queue;
-use super::limits::{COPIES, COPY, LINGER, LINGER_LISTENING};
+use super::limits::{COPIES, LINGER, LINGER_LISTENING};
 use super::slab::Key;
-use super::state::{Claim, Commits, Core, Due, Room, Stage};
+use super::state::{Claim, Core, Due, Room};
 use super::time::{Span, Time};
 use crate::protocol::{Name, Order};
 
@@ -43,11 +43,12 @@ impl<C: Clone> Core<C> {
         let (at, asks_at_once) = (room.pause_until, self.asks_at_once(room));
         match room.turn.map(|turn| (turn, &self.claims[turn])) {
             Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, turn),
-            Some((_, turn)) if turn.in_lane.is_some() && !(asks_at_once && room.is_about_to_look(turn)) => {}
+            Some((_, turn)) if turn.in_lane.is_some() => {}
+            _ if room.in_lane && !(asks_at_once && room.permits.is_of_lock()) => {}
             _ if at > now && !asks_at_once => return self.arm(Due::Room(key), at),
             _ => self.seek(now, key, asks_at_once),
         }
-        self.seek_beside(now, key);
+        self.seek_beside(key);
     }
 
     /// Claims that ask although fewer calls wait are given up.
@@ -58,7 +59,7 @@ impl<C: Clone> Core<C> {
                 return;
             }
             let claims = &self.claims;
-            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].copy_at() <= now;
+            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].again_at <= now;
             let beside = room.beside.iter().copied().rfind(may_end);
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
             let Some(surplus) = beside.or(turn) else { return };
@@ -72,50 +73,48 @@ impl<C: Clone> Core<C> {
         if room.pause_until <= now {
             room.order.ends_yielding(now);
         }
-        let is_lock = room.permits.is_of_lock();
-        let width = self.calls[room.queue[0]].width;
-        let has_permit = |turn: Key| self.claims[turn].permit.is_some();
-        if !is_lock && !room.turn.is_some_and(has_permit) && room.permits.owners(width).is_some() {
+        let (turn, is_lock) = (room.turn, room.permits.is_of_lock());
+        let width = self.callers[room.queue[0]].width;
+        if turn.is_none() && !is_lock && room.permits.owners(width).is_some() {
             return;
         }
-        let turn = room.turn.unwrap_or_else(|| {
-            let claim = self.new_claim(now, key);
-            self.give_turn(key, claim);
-            claim
-        });
-        let room = &mut self.rooms[key];
-        room.is_outdated = false;
         let looks = std::mem::take(&mut room.looks);
-        let asks = if is_lock {
-            !looks || asks_at_once
-        } else {
-            self.claims[turn].permit.is_some() || self.choose(key, turn, width)
+        let claim = match turn {
+            _ if is_lock && looks && !asks_at_once => None,
+            Some(turn) => Some(turn),
+            None => self.claim_for(key, width),
         };
-        if asks || looks {
-            return self.push(turn, if asks { Lane::Claims } else { Lane::Looks });
+        self.rooms[key].in_lane = claim.is_none();
+        if let Some(claim) = claim {
+            self.rooms[key].turn = Some(claim);
+            self.push(claim, Lane::Claims);
+        } else if looks {
+            self.lane(Lane::Looks).waiting.push_back(key);
+        } else {
+            // Looks because of silence wait for others; this one is for a call that may have a permit now.
+            self.go_apart(Lane::Looks, key);
         }
-        // Looks because of silence wait for others; this one is for a call that may have a permit now.
-        self.claims[turn].in_lane = Some(Lane::Looks);
-        self.go_apart(Lane::Looks, turn);
     }
 
     /// A claim in flight may need a copy, or one that resumes a lease asks again.
     pub(super) fn asking_due(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
-        let (room, copy_at) = (claim.room, claim.copy_at());
-        if claim.flights > 0 && copy_at > now {
-            self.arm(Due::Claim(key), copy_at);
-        } else if claim.resumes.is_some() {
-            self.send_copy(now, key);
+        let (room, resumes) = (claim.room, claim.resumes.is_some());
+        if claim.again_at <= now && (claim.flights > 0 || resumes) {
+            if resumes {
+                self.send_copy(now, key);
+            }
+            self.touch(now, room);
         }
-        self.touch(now, room);
     }
 
     /// Sends a claim once more that has no reply.
     pub(super) fn send_copy(&mut self, now: Time, key: Key) {
+        let claim = &self.claims[key];
+        let is_next = claim.resumes.is_some() || self.is_next(claim.room);
         let claim = &mut self.claims[key];
-        let may_be_sent = claim.flights < COPIES && claim.in_lane.is_none() && !claim.is_later;
-        if may_be_sent && (claim.flights == 0 || claim.copy_at() <= now) {
+        let may_be_sent = claim.flights < COPIES && claim.in_lane.is_none() && is_next;
+        if may_be_sent && claim.again_at <= now {
             claim.in_lane = Some(Lane::Claims);
             self.go_apart(Lane::Claims, key);
         }
@@ -137,27 +136,27 @@ impl<C: Clone> Core<C> {
     }
 
     /// A claim for the first call. Its random id is made when it is sent.
-    pub(super) fn new_claim(&mut self, now: Time, key: Key) -> Key {
-        let rules = self.calls[self.rooms[key].queue[0]].caller.join.rules;
-        self.add_claim(Claim::new(now, key, rules))
+    pub(super) fn new_claim(&mut self, room: Key) -> Key {
+        let rules = self.callers[self.rooms[room].queue[0]].join.rules;
+        self.add_claim(Claim {
+            room,
+            rules,
+            ..Claim::default()
+        })
     }
 
-    pub(super) fn add_claim(&mut self, claim: Claim<C>) -> Key {
+    pub(super) fn add_claim(&mut self, claim: Claim) -> Key {
         let room = &mut self.rooms[claim.room];
         let key = self.claims.insert(claim);
         room.claims.push(key);
         key
     }
 
-    pub(super) fn give_turn(&mut self, key: Key, claim: Key) {
-        let room = &mut self.rooms[key];
-        (room.turn, room.is_outdated, room.looks) = (Some(claim), false, false);
-    }
-
-    /// The claim has no turn any more, so the next call may ask.
+    /// The claim no longer asks, and has no turn any more: the next caller may ask.
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
         let room = &mut self.rooms[key];
         room.turn.take_if(|turn| *turn == claim);
+        room.beside.retain(|other| *other != claim);
         room.used = now;
     }
 
@@ -179,55 +178,8 @@ impl<C: Clone> Core<C> {
 }
 
 impl Room {
-    /// Whether the claim that asks for the lock waits for a look.
-    fn is_about_to_look<C>(&self, turn: &Claim<C>) -> bool {
-        self.permits.is_of_lock() && turn.in_lane == Some(Lane::Looks)
-    }
-
     /// For how long this process leaves it to others when it becomes free.
     pub(super) fn time_slot(&self, luck: f64) -> Span {
         self.order.time_slot(luck, self.permits.free())
-    }
-}
-
-impl<C> Claim<C> {
-    /// The time at which a copy of the claim is sent if it has no reply.
-    pub(super) fn copy_at(&self) -> Time {
-        self.sent + COPY
-    }
-
-    pub(super) fn new(now: Time, room: Key, rules: Rules) -> Self {
-        Self {
-            id: None,
-            room,
-            permit: None,
-            rules,
-            stage: Stage::Asking,
-            token: 0,
-            last: 0,
-            tokens: 0,
-            mark_until: None,
-            resumes: None,
-            turn_since: now,
-            turn_left: 0,
-            in_lane: None,
-            renews: false,
-            flights: 0,
-            sent: now,
-            ends: 0,
-            is_unclear: false,
-            dead_at: now,
-            commits: Commits {
-                open: 0,
-                marks: false,
-                is_unclear: false,
-                mark_ends: None,
-                unknown: None,
-                postponed: None,
-            },
-            set: None,
-            is_later: false,
-            due: None,
-        }
     }
 }

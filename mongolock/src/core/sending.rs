@@ -1,14 +1,14 @@
 //! Decides which command is sent when, and makes its rows. A row is made when it is sent, by the stage of its claim at
 //! that time.
 
-use super::event::{Effect, Lane, Look};
+use super::event::{Effect, Lane};
 use super::lanes::{Flight, LANES};
 use super::limits;
 use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::text::owner;
-use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
+use crate::protocol::{Id, Kind, LockId, Ms, Name, Order, Row, Then, When};
 
 impl<C: Clone> Core<C> {
     /// Sends the commands that may be in flight.
@@ -16,7 +16,7 @@ impl<C: Clone> Core<C> {
         for lane in LANES {
             let queue = &self.lanes[lane as usize];
             match queue.resumes_at {
-                _ if queue.is_empty() => {}
+                _ if queue.waiting.is_empty() && queue.apart.is_empty() => {}
                 at if at > now => self.arm(Due::Lanes, at),
                 _ => self.pump_lane(now, luck, lane),
             }
@@ -29,9 +29,9 @@ impl<C: Clone> Core<C> {
             let is_next = |(own, _): &(Order, _)| *own == order;
             while let Some(place) = self.lane(lane).apart.iter().position(is_next)
                 && self.has_room(now, lane, is_alone)
-                && let Some((_, claims)) = self.lane(lane).apart.remove(place)
+                && let Some((_, keys)) = self.lane(lane).apart.remove(place)
             {
-                self.send(luck, Flight::new(now, lane, claims, order, is_alone));
+                self.send(luck, now, lane, keys, (order, is_alone));
             }
         }
         while !self.lane(lane).waiting.is_empty() && self.has_room(now, lane, false) {
@@ -47,24 +47,20 @@ impl<C: Clone> Core<C> {
                 few if few < limits::LEAST_TOGETHER[lane as usize] && queue.pause == 0 => 1,
                 number => number.min(limits::GROUP[lane as usize]),
             };
-            let claims = queue.waiting.drain(..number).collect();
-            self.send(luck, Flight::new(now, lane, claims, Order::Each, false));
+            let keys = queue.waiting.drain(..number).collect();
+            self.send(luck, now, lane, keys, (Order::Each, false));
         }
     }
 
     /// Whether one more command may be sent; without a place there is one when another command has had its own for long.
     fn has_room(&mut self, now: Time, lane: Lane, is_alone: bool) -> bool {
-        let (mut own, mut alone, mut left_at) = ([0; 4], [0; 4], Time::NEVER);
+        let (mut in_flight, mut left_at) = ([[0; 4]; 2], Time::NEVER);
         for (_, flight) in self.flights.iter().filter(|(_, flight)| flight.leaves_at() > now) {
-            let counted = if flight.is_alone { &mut alone } else { &mut own };
-            counted[flight.lane as usize] += 1;
+            in_flight[usize::from(flight.is_alone)][flight.lane as usize] += 1;
             left_at = left_at.min(flight.leaves_at());
         }
-        let is_single = self.lanes[lane as usize].pause > 0;
-        let has_room = self
-            .conf
-            .places
-            .have_room(lane, is_alone, is_single, (own, alone));
+        let (places, is_single) = (self.conf.places, self.lanes[lane as usize].pause > 0);
+        let has_room = places.have_room(lane, is_alone, is_single, in_flight);
         if !has_room {
             self.arm(Due::Lanes, left_at);
         }
@@ -72,69 +68,87 @@ impl<C: Clone> Core<C> {
     }
 
     /// Sends the rows of the claims that still need them.
-    fn send(&mut self, luck: &mut dyn Luck, mut flight: Flight) {
-        let (now, lane) = (flight.sent, flight.lane);
-        if flight.limit == limits::LIMIT_TOGETHER {
-            let of_slow = self.trip * limits::LIMIT_TRIPS;
-            flight.limit = flight.limit.max(of_slow).min(limits::LIMITS[lane as usize]);
-        }
-        let (mut rows, mut looks) = (Vec::with_capacity(flight.claims.len()), Vec::new());
-        let mut claims = std::mem::take(&mut flight.claims);
-        claims.retain(|key| {
+    fn send(
+        &mut self,
+        luck: &mut dyn Luck,
+        now: Time,
+        lane: Lane,
+        mut keys: Vec<Key>,
+        (order, is_alone): (Order, bool),
+    ) {
+        let mut flight = Flight {
+            number: self.commands + 1,
+            lane,
+            keys: Vec::new(),
+            sent: now,
+            limit: self.limit_of(lane, keys.len()),
+            order,
+            is_alone,
+        };
+        let (mut rows, mut looks) = (Vec::with_capacity(keys.len()), Vec::new());
+        keys.retain(|key| {
             let sent = rows.len() + looks.len();
             match lane {
-                Lane::Looks => looks.extend(self.look(now, *key)),
+                Lane::Looks => looks.extend(self.look(&flight, *key)),
                 _ => rows.extend(self.row(luck, &mut flight, *key)),
             }
             rows.len() + looks.len() > sent
         });
-        if claims.is_empty() {
+        if keys.is_empty() {
             return;
         }
-        let (order, limit) = (flight.order, flight.limit);
-        let key = self.flights.insert(flight);
-        for claim in &claims {
-            self.sent(now, key, lane, *claim, limit);
+        self.commands = flight.number;
+        if lane != Lane::Looks {
+            keys.iter().for_each(|claim| self.sent(&flight, *claim));
         }
-        let flight = &mut self.flights[key];
-        (flight.key, flight.claims) = (key, claims);
+        flight.keys = keys;
+        let limit = flight.limit;
+        let key = self.flights.insert(flight);
         self.effects.push(match lane {
             Lane::Looks => Effect::Look(key, looks, limit),
             _ => Effect::Run(key, rows, order, limit),
         });
     }
 
-    /// Sets the timers of a claim that was sent.
-    fn sent(&mut self, now: Time, flight: Key, lane: Lane, key: Key, limit: Span) {
-        let claim = &mut self.claims[key];
-        let (room, next) = (claim.room, now + limits::COPY);
+    /// The time limit of a command with this number of rows. That of renewals depends on their leases.
+    fn limit_of(&self, lane: Lane, number: usize) -> Span {
+        let most = limits::LIMITS[lane as usize];
         match lane {
+            Lane::Claims | Lane::Ends if number > 1 => {
+                most.min(limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS))
+            }
+            _ => most,
+        }
+    }
+
+    /// Sets the timer of a claim that was sent.
+    fn sent(&mut self, flight: &Flight, key: Key) {
+        let (now, claim) = (flight.sent, &mut self.claims[key]);
+        let next = now + limits::COPY;
+        match flight.lane {
             Lane::Renewals => {
-                if let Some(lease) = claim.lease_mut() {
-                    lease.renew_at = now + limit + 100 * MS;
+                if let Some(lease) = &mut claim.lease {
+                    lease.renew_at = now + flight.limit + 100 * MS;
                 }
-                if let Some(unknown) = &mut claim.commits.unknown {
-                    unknown.asked.get_or_insert(flight);
-                }
-                return self.arm_lease(key);
             }
             Lane::Ends => {
-                claim.ends += 1;
+                claim.end_at(next);
                 if let Some(closing) = claim.closing_mut() {
                     closing.tries = closing.tries.saturating_add(1);
                 }
-                return self.end_at(key, next);
             }
-            Lane::Claims => {
-                (claim.flights, claim.sent) = (claim.flights + 1, now);
-                self.arm(Due::Claim(key), next);
+            Lane::Claims | Lane::Looks => {
+                claim.flights += 1;
+                (claim.sent, claim.again_at) = (now, next);
+                if claim.resumes.is_none() {
+                    let room = &mut self.rooms[claim.room];
+                    room.asked_by = flight.number;
+                    // A copy is not a new request.
+                    room.asked = if claim.flights == 1 { now } else { room.asked };
+                }
             }
-            Lane::Looks => self.arm(Due::Room(room), next),
         }
-        if self.claims[key].resumes.is_none() {
-            self.rooms[room].asked_by = Some(flight);
-            self.note_asked(flight, room);
-        }
+        self.arm_claim(now, key);
     }
 
     /// The row of this claim, if the claim still needs one.
@@ -151,13 +165,10 @@ impl<C: Clone> Core<C> {
             Lane::Claims => self.claim_row(luck, flight, key)?,
             Lane::Ends => self.end_row(key)?,
             Lane::Renewals => {
-                claim.lease_mut()?;
+                claim.lease?;
                 let expiry = claim.rules.expiry;
                 let (least, most) = limits::RENEWAL_LIMIT;
-                let mut limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most);
-                if flight.is_alone && !claim.is_renewed_alone() {
-                    limit = limits::after_split(limit);
-                }
+                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most);
                 flight.limit = flight.limit.min(limit);
                 (claim.runs()?, Then::Renew { expiry })
             }
@@ -166,21 +177,16 @@ impl<C: Clone> Core<C> {
         Some(Row { name, when, then })
     }
 
-    fn look(&mut self, now: Time, key: Key) -> Option<Look> {
-        let claim = self.claims.get_mut(key)?;
-        claim.in_lane.take_if(|own| *own == Lane::Looks)?;
-        let room = &mut self.rooms[claim.room];
-        if room.queue.is_empty() || !claim.is_asking() {
+    fn look(&mut self, flight: &Flight, key: Key) -> Option<Name> {
+        let room = self.rooms.get_mut(key)?;
+        if !std::mem::take(&mut room.in_lane) || room.queue.is_empty() {
             return None;
         }
-        (room.pause_until, room.asked) = (now + limits::COPY, now);
-        let name = room.name.clone();
-        let is_lock = room.permits.is_of_lock();
-        Some(if is_lock {
-            Look::Lock(name)
-        } else {
-            Look::Permits(name)
-        })
+        room.pause_until = flight.sent + limits::COPY;
+        (room.asked, room.asked_by) = (flight.sent, flight.number);
+        let (name, next) = (room.name.clone(), room.pause_until);
+        self.arm(Due::Room(key), next);
+        Some(name)
     }
 
     fn claim_row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<(When, Then)> {
@@ -189,33 +195,28 @@ impl<C: Clone> Core<C> {
         let is_shared = self.is_shared(claim.room);
         let claim = &mut self.claims[key];
         let room = &mut self.rooms[claim.room];
-        let call = room.queue.front().map(|call| &self.calls[*call]);
-        let resumption = claim.set.filter(|_| claim.resumes.is_some());
-        let deadline = match resumption {
-            Some(set) => self.sets[set].caller.deadline(),
-            None => call?.caller.deadline(),
+        let is_resumption = claim.resumes.is_some();
+        let caller = if is_resumption {
+            claim.caller
+        } else {
+            room.queue.front().copied()
         };
-        if let Some(deadline) = deadline {
+        let caller = &self.callers[caller?];
+        if let Some(deadline) = caller.deadline() {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
         }
-        if claim.permit.is_some() && call.is_some_and(|call| call.width > 1) {
+        if claim.permit.is_some() && caller.width > 1 {
             *limit = (*limit).min(limits::LIMIT_OF_PERMIT);
         }
         if claim.flights > 0 {
             *limit = (*limit).min(limits::LIMIT_OF_COPY);
         }
-        let kind = match call {
-            _ if resumption.is_some() => Kind::Resumed,
-            _ if claim.permit.is_some() => Kind::Permit,
-            Some(call) if call.set.is_some() => Kind::Set,
-            _ => Kind::Single,
+        let kind = match () {
+            () if is_resumption => Kind::Resumed,
+            () if claim.permit.is_some() => Kind::Permit,
+            () if caller.is_set() => Kind::Set,
+            () => Kind::Single,
         };
-        if room.turn == Some(key) {
-            // A copy is not a new request.
-            if claim.flights == 0 {
-                room.asked = now;
-            }
-        }
         let slot = u8::try_from((limits::SLOT + self.trip) / MS).unwrap_or(u8::MAX);
         let conf = &self.conf;
         // The owner of a resumed lease stays, so that the end of its session ends this hold as well.
@@ -235,8 +236,8 @@ impl<C: Clone> Core<C> {
     /// Whether claims of the lock reserve tokens. The locks of a set are handed over together.
     fn is_shared(&self, room: Key) -> bool {
         let room = &self.rooms[room];
-        let set = self.first(room).and_then(|call| self.sets.get(call.set?));
-        let mut names = set.iter().flat_map(|set| &set.names);
+        let set = self.first(room).filter(|caller| caller.is_set());
+        let mut names = set.iter().flat_map(|caller| &caller.names);
         room.is_shared || names.any(|name| self.names.get(name).is_some_and(|key| self.rooms[*key].is_shared))
     }
 
@@ -265,7 +266,7 @@ impl<C: Clone> Core<C> {
     }
 }
 
-impl<C> Claim<C> {
+impl Claim {
     /// The condition that the claim has a lease that has not ended, with the tokens that it has reserved.
     fn runs(&self) -> Option<When> {
         let (id, token, runs) = (self.id.clone()?, Some(self.last), Some(0));

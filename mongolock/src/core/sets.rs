@@ -1,78 +1,51 @@
-//! Several locks for one caller. A set acquires them in the order of their names, with one command as many as are free,
-//! and keeps the acquired ones while it waits for the next one. In the queue of each lock it is a call like any other.
+//! How a caller gets its locks: in the order of their names, with one command as many as are free.
 
-use super::event::{Cause, Ended, Hold, Lane, Notice, Outcome, Waiter};
+use super::event::{Cause, Ended, Grant, Lane, Notice, Outcome};
 use super::slab::Key;
-use super::state::{Awaits, Call, Caller, Core, Set};
-use super::time::Time;
-use crate::protocol::{Name, Order};
-
-impl<C> Set<C> {
-    pub(super) fn new(names: Vec<Name>, caller: Caller<C>) -> Self {
-        Self {
-            caller,
-            names,
-            won: Vec::new(),
-            calls: Vec::new(),
-            waiter: None,
-            left: 0,
-            has_waited: false,
-            ended: None,
-        }
-    }
-
-    pub(super) fn has_some(&self) -> bool {
-        !self.won.is_empty()
-    }
-
-    /// Its holder is done. Its claims end one by one.
-    pub(super) fn ends(&mut self, waiter: Option<Awaits<C>>) -> Vec<Key> {
-        let won = std::mem::take(&mut self.won);
-        (self.waiter, self.left) = (waiter, won.len());
-        won
-    }
-}
+use super::state::{Caller, Core};
+use super::time::{MS, Time};
+use crate::protocol::Order;
 
 impl<C: Clone> Core<C> {
-    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, caller: Caller<C>) -> Waiter {
-        let set = self.sets.insert(Set::new(names, caller));
-        self.advance(now, set);
-        Waiter::Set(set)
-    }
-
-    /// Waits for the next lock, and asks with the same command for later locks for which no call waits in this process.
-    fn advance(&mut self, now: Time, key: Key) {
-        let Some(set) = self.sets.get(key).cloned() else {
+    /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
+    /// which no call waits in this process.
+    pub(super) fn advance(&mut self, now: Time, key: Key) {
+        let is_idle = |caller: &&Caller<C>| caller.waits && caller.room.is_none();
+        let Some(caller) = self.callers.get(key).filter(is_idle) else {
             return;
         };
-        let first = set.won.len();
+        let first = caller.won.len();
         let mut claims = Vec::new();
-        for (place, name) in set.names.iter().enumerate().skip(first) {
-            let room_key = self.room_of(name.clone());
-            let is_free = self.may_be_free(room_key);
+        for place in first.. {
+            let Some(name) = self.callers[key].names.get(place) else {
+                break;
+            };
+            let room = self.room_of(name.clone());
+            let is_free = self.may_be_free(room);
             if place > first && !is_free {
                 break;
             }
-            let call = self.enter(now, Call::new(set.caller.clone(), room_key, 0, Some(key)));
-            self.sets[key].calls.push(call);
+            self.enter(now, key, room);
             if !is_free {
-                return self.touch(now, room_key);
+                return self.touch(now, room);
             }
-            let claim_key = self.new_claim(now, room_key);
-            self.give_turn(room_key, claim_key);
-            let claim = &mut self.claims[claim_key];
-            (claim.is_later, claim.in_lane) = (place > first, Some(Lane::Claims));
-            claims.push(claim_key);
+            let claim = self.new_claim(room);
+            let own = &mut self.rooms[room];
+            (own.turn, own.looks, own.in_lane) = (Some(claim), false, false);
+            claims.push(claim);
         }
-        match claims[..] {
-            [claim] => self.lane(Lane::Claims).waiting.push_back(claim),
-            _ => self.go_together(Lane::Claims, claims),
-        }
+        self.go_together(Lane::Claims, claims);
     }
 
-    /// The claims of a set have a command of their own, which stops at a miss.
+    /// Puts claims into this lane. Several have a command of their own, which stops at a miss.
     pub(super) fn go_together(&mut self, lane: Lane, claims: Vec<Key>) {
-        self.lane(lane).apart.push_back((Order::StopAtMiss, claims));
+        for claim in &claims {
+            self.claims[*claim].in_lane = Some(lane);
+        }
+        match claims[..] {
+            [claim] => self.lane(lane).waiting.push_back(claim),
+            _ => self.lane(lane).apart.push_back((Order::StopAtMiss, claims)),
+        }
     }
 
     /// Whether no call of this process waits for it, and it is not left to another process.
@@ -82,151 +55,126 @@ impl<C: Clone> Core<C> {
         is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
-    /// A set has acquired one of its locks.
-    pub(super) fn set_won(&mut self, now: Time, key: Key, claim: Key, call: Key) {
-        let name = &self.rooms[self.claims[claim].room].name;
-        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == Some(name);
-        let Some(set) = self.sets.get_mut(key).filter(fits) else {
-            self.release(now, claim, None, true);
-            return self.asks_no_more(now, key, call);
+    /// The first caller of its room gets the claim.
+    pub(super) fn deliver(&mut self, now: Time, key: Key) {
+        let room = self.claims[key].room;
+        let Some(first) = self.rooms[room].queue.pop_front() else {
+            return;
         };
-        set.won.push(claim);
-        set.calls.retain(|other| *other != call);
-        let (has_all, asks) = (set.won.len() == set.names.len(), set.calls.is_empty());
+        self.claims[key].caller = Some(first);
+        let caller = &mut self.callers[first];
+        if caller.room != Some(room) {
+            // It comes before earlier locks of the caller.
+            caller.later.retain(|other| *other != room);
+            return self.release(now, key, None, true);
+        }
+        caller.room = (!caller.later.is_empty()).then(|| caller.later.remove(0));
+        caller.won.push(key);
+        let has_all = caller.won.len() >= caller.names.len();
+        self.hold(now, key);
         if has_all {
-            self.begin_turns(now, key, claim);
-            self.notify_held_all(key);
-            return;
-        }
-        self.claims[claim].count_hold(None);
-        if asks {
-            self.advance(now, key);
+            self.grant(now, first);
+        } else {
+            self.advance(now, first);
         }
     }
 
-    /// A call of a set has acquired its lock before earlier locks of the set, and has released it.
-    fn asks_no_more(&mut self, now: Time, key: Key, call: Key) {
-        let Some(set) = self.sets.get_mut(key) else { return };
-        set.calls.retain(|other| *other != call);
-        if set.calls.is_empty() {
-            self.advance(now, key);
-        }
-    }
-
-    /// The hold begins when the set has its last lock. At that time the turn of each lock that no call has held yet
-    /// begins, too.
-    fn begin_turns(&mut self, now: Time, key: Key, last: Key) {
-        let since = self.claims[last].turn_since;
-        for claim in &self.sets[key].won {
+    /// The caller has all of its locks: its hold begins, and with it the turn of each lock that no caller has held yet.
+    pub(super) fn grant(&mut self, now: Time, key: Key) {
+        self.stops_waiting(key);
+        let caller = &self.callers[key];
+        let mut grants = Vec::with_capacity(caller.won.len());
+        for claim in &caller.won {
             let claim = &mut self.claims[*claim];
-            claim.count_hold(Some(now));
-            if claim.last - claim.token == claim.tokens - 1 {
-                claim.turn_since = claim.turn_since.max(since);
+            if let (Some(lease), Some(most)) = (&mut claim.lease, claim.rules.max_hold) {
+                lease.renewable_until = now + most.saturating_mul(MS);
             }
+            if claim.last - claim.token == claim.tokens - 1 {
+                claim.turn_since = now;
+            }
+            grants.push(Grant {
+                id: claim.id.clone().unwrap_or_default(),
+                token: claim.token,
+                permit: claim.permit,
+                mark: claim.mark_until.map(|(until, _)| until),
+                has_waited: caller.has_waited,
+            });
+        }
+        let cell = caller.join.cell.clone();
+        if let Some(until) = self.until(key) {
+            self.notify(cell, Notice::Held(key, grants, until));
         }
     }
 
-    /// The caller has all locks.
-    pub(super) fn notify_held_all(&mut self, key: Key) {
-        let Some(until) = self.until(key) else { return };
-        let set = &self.sets[key];
-        let grants = set
-            .won
-            .iter()
-            .map(|claim| self.claims[*claim].grant(set.has_waited));
-        let held = Notice::HeldAll(Hold::Set(key), grants.collect(), until);
-        self.notify(set.caller.join.cell.clone(), held);
+    /// Whether the first caller of a room asks for its next lock, and not for a later one with the same command.
+    pub(super) fn is_next(&self, room: Key) -> bool {
+        let first = self.first(&self.rooms[room]);
+        first.is_some_and(|caller| caller.room == Some(room))
     }
 
-    /// A lock behind the one that was found held is given up: the set may acquire its locks only in order.
-    pub(super) fn withdraw(&mut self, now: Time, claim: Key) {
-        let Some(claim) = self.claims.get_mut(claim) else {
+    /// A claim has not got its lock. If an earlier lock of its caller was found held, the caller waits only for that one.
+    pub(super) fn withdraw(&mut self, room: Key) {
+        let Some(first) = self.rooms[room].queue.front().copied() else {
             return;
         };
-        if !std::mem::take(&mut claim.is_later) {
-            return;
-        }
-        let room = &self.rooms[claim.room];
-        let call = room.queue.front().copied();
-        let of_set = call.and_then(|call| Some((call, self.calls[call].set?)));
-        let Some((call, key)) = of_set else { return };
-        let set = &mut self.sets[key];
-        if set.names.get(set.won.len()) == Some(&room.name) {
-            return;
-        }
-        set.calls.retain(|other| *other != call);
-        let is_last = set.calls.is_empty();
-        self.leave(now, call);
-        // The other locks of the set were acquired by another command.
-        if is_last {
-            self.advance(now, key);
+        let caller = &mut self.callers[first];
+        if caller.room != Some(room) {
+            caller.later.retain(|other| *other != room);
+            self.rooms[room].leave(first);
         }
     }
 
-    /// When the first lease of a set ends.
+    /// When the first lease of a caller ends.
     pub(super) fn until(&self, key: Key) -> Option<Time> {
-        let until = |claim: &Key| Some(self.claims.get(*claim)?.held()?.1.until);
-        self.sets.get(key)?.won.iter().filter_map(until).min()
+        let caller = self.callers.get(key)?;
+        let until = |claim: &Key| Some(self.claims.get(*claim)?.lease?.until);
+        caller.won.iter().filter_map(until).min()
     }
 
-    /// The caller of a set no longer waits.
-    pub(super) fn leave_set(&mut self, now: Time, key: Key) {
-        let Some(set) = self.sets.get_mut(key) else { return };
-        for call in std::mem::take(&mut set.calls) {
-            self.leave(now, call);
+    /// All claims of a caller end, one by one.
+    pub(super) fn end_all(&mut self, now: Time, key: Key, awaited: Option<C>) {
+        let caller = &mut self.callers[key];
+        (caller.waiter, caller.left) = (awaited, caller.won.len());
+        if caller.left == 0 {
+            self.callers.remove(key);
         }
-        if self.is_resuming(key) {
-            return self.give_back(now, key);
-        }
-        self.untaken(Hold::Set(key));
-        self.end_set(now, key, None);
-    }
-
-    /// The holder of a set ends the hold, or its caller no longer waits.
-    pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>) {
-        let Some(set) = self.sets.get_mut(key).filter(|set| set.left == 0) else {
-            return self.notify_ended(now, awaited, Ok(Ended::Lost));
-        };
-        let won = set.ends(awaited);
-        if won.is_empty() {
-            self.sets.remove(key);
-        }
-        for claim in &won {
-            let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
-            self.end(now, *claim, token, Some(Awaits::Set(key)), &won);
+        for place in 0.. {
+            let claim = self.callers.get(key).and_then(|caller| caller.won.get(place));
+            let Some(claim) = claim.copied() else { return };
+            self.end(now, claim, Some(key));
         }
     }
 
-    /// A lease of a set is lost. A complete set is lost as a whole; an incomplete one starts again.
-    pub(super) fn set_lost(&mut self, now: Time, key: Key, lost: Key) {
-        self.fail_resumption(now, lost, Cause::Gone);
-        let Some(set) = self.sets.get_mut(key) else { return };
-        if set.calls.is_empty() {
+    /// A caller that waits has lost the lock of this room. It begins again, or its resumption fails.
+    pub(super) fn begin_again(&mut self, now: Time, key: Key, room: Key) {
+        let Some(caller) = self.callers.get_mut(key).filter(|caller| caller.waits) else {
             return;
+        };
+        if caller.room.is_none() {
+            return self.fail(now, key, room, Cause::Gone);
         }
-        let (calls, won) = (std::mem::take(&mut set.calls), std::mem::take(&mut set.won));
-        for call in calls {
-            self.leave(now, call);
-        }
-        for claim in won.into_iter().filter(|claim| *claim != lost) {
-            let token = self.claims.get(claim).map_or(0, |claim| claim.token);
-            self.end(now, claim, token, None, &[]);
+        let won = std::mem::take(&mut caller.won);
+        self.leave_queues(now, key, None);
+        for claim in won {
+            self.end(now, claim, None);
         }
         self.advance(now, key);
     }
 
-    /// One claim of a set has ended. The last one ends the set: it is lost if one of them was.
-    pub(super) fn part_ended(&mut self, now: Time, key: Key, ended: Outcome) {
-        let Some(set) = self.sets.get_mut(key) else { return };
-        let lost = Ok(Ended::Lost);
-        let is_worse = |before: &Result<_, _>| *before == lost || before.is_err() && ended != lost;
-        let ended = set.ended.take().filter(is_worse).unwrap_or(ended);
-        set.left -= 1;
-        if set.left > 0 {
-            set.ended = Some(ended);
+    /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
+    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: Outcome) {
+        let Some(key) = key else { return };
+        let Some(caller) = self.callers.get_mut(key) else {
             return;
+        };
+        let is_lost = |ended: &Outcome| matches!(ended, Ok(Ended::Lost));
+        let is_worse = |before: &Outcome| is_lost(before) || before.is_err() && !is_lost(&ended);
+        let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
+        caller.left -= 1;
+        if caller.left > 0 {
+            caller.ended = Some(ended);
+        } else if let Some(caller) = self.callers.remove(key) {
+            self.notify(caller.waiter, Notice::Ended(ended));
         }
-        let Some(set) = self.sets.remove(key) else { return };
-        self.notify_ended(now, set.waiter, ended);
     }
 }

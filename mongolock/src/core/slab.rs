@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
 
 /// The key of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     index: u32,
     /// The number of earlier values with this index.
@@ -29,14 +29,6 @@ struct Slot<T> {
 
 /// The number of slots in a part.
 const PART: u32 = 4;
-
-impl Key {
-    /// The key of nothing.
-    pub(crate) const NONE: Self = Self {
-        index: u32::MAX,
-        generation: 0,
-    };
-}
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {

@@ -33,19 +33,6 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(is_possible: bool, now: Time) -> Self {
-        let retry_at = if is_possible { now } else { Time::NEVER };
-        Self {
-            is_possible,
-            retry_at,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
     /// Whether the open stream reports a lock that has this filter.
     pub(super) fn reports(&self, filter: Option<u32>) -> bool {
         filter.is_some_and(|filter| self.open.is_some_and(|open| open >= filter))
@@ -101,6 +88,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    /// Each room asks when its own pause is over.
     pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
         let pause = if is_lasting {
             limits::STREAM_UNAVAILABLE
@@ -112,16 +100,6 @@ impl<C: Clone> Core<C> {
         (stream.open, stream.opening, stream.all_from) = (None, None, None);
         (stream.is_wanting, stream.retry_at) = (!stream.listeners.is_empty(), now + pause);
         self.arm(Due::Stream, now + pause);
-        // Many do not ask now: each does in any case when its pause is over.
-        if self.stream.listeners.len() > limits::FILTER_MOST {
-            return;
-        }
-        for key in self.stream.listeners.clone() {
-            if let Some(room) = self.rooms.get_mut(key) {
-                room.pause_until = room.pause_until.min(now + limits::STREAM_CLOSED_PAUSE);
-                self.touch(now, key);
-            }
-        }
     }
 
     /// A room is gone that has listened. A stream that reports all locks costs the server more than one for those that are left.

@@ -12,7 +12,7 @@ use super::clock::duration;
 use super::hold::Hold;
 use super::state::{About, Engine, Event, Lease};
 use super::words;
-use crate::core::{Join, Once, Rules, Time, Waiter, Wanted};
+use crate::core::{Join, Key, Once, Rules, Time, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
 use crate::once;
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     lease: Arc<Lease>,
     span: Span,
     begun: Time,
-    waiter: Option<Waiter>,
+    waiter: Option<Key>,
     on_busy: OnBusy,
     /// [`AcquireOutcome::Cancelled`] until it has ended.
     outcome: AcquireOutcome,
@@ -68,7 +68,7 @@ impl Call {
         Ok(call)
     }
 
-    fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Waiter>, LockError> {
+    fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Key>, LockError> {
         let (engine, options) = (&self.lease.engine, &self.lease.about.options);
         if engine.refuses(is_inside_hold) {
             return Err(LockError::shut_down(self.lease.name()));

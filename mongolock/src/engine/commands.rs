@@ -11,14 +11,14 @@ use super::ends::Ends;
 use super::faults::{fault, no_reply};
 use super::state::{Command, Engine, Event};
 use super::stream::watch;
-use crate::LockError;
 use crate::core::limits::NO_REPLY;
-use crate::core::{Key, Look, Saw, Span, Time};
-use crate::protocol::Order;
+use crate::core::{Key, Saw, Span, Time};
+use crate::protocol::{Name, Order};
 use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
+use crate::{LockError, permit_id};
 
 /// A command that has a reply.
 #[derive(Clone, Copy)]
@@ -172,18 +172,16 @@ async fn perform(store: &Store, command: &Command) -> Result<Event, NotRun> {
 }
 
 /// Sends one query for all locks, and one for each semaphore.
-async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec<Saw>, LockError> {
-    let name = |look: &Look| match look {
-        Look::Lock(name) => Some(name.clone()),
-        Look::Permits(_) => None,
-    };
-    let names = looks.iter().filter_map(name).collect();
+async fn look_each(store: &Store, looks: &[Name], limit: Duration) -> Result<Vec<Saw>, LockError> {
+    let locks = looks.iter().filter(|name| !permit_id::is_group(name));
+    let names = locks.cloned().collect();
     let mut found = store.sights(names, limit).await?;
     let mut saw = Vec::with_capacity(looks.len());
-    for look in looks {
-        saw.push(match look {
-            Look::Lock(name) => Saw::Lock(found.remove(name)),
-            Look::Permits(group) => Saw::Permits(store.permits(group, limit).await?),
+    for name in looks {
+        saw.push(if permit_id::is_group(name) {
+            store.permits(name, limit).await?
+        } else {
+            found.remove(name).map(|sight| (0, sight)).into_iter().collect()
         });
     }
     Ok(saw)

@@ -22,9 +22,12 @@ struct Failed {
 }
 
 impl Failed {
-    fn into_fault(self, kind: FaultKind) -> Fault {
-        let error = Arc::new(self);
-        Fault { kind, error }
+    fn into_fault(self, (kind, may_be_applied): (FaultKind, bool)) -> Fault {
+        Fault {
+            kind,
+            may_be_applied,
+            error: Arc::new(self),
+        }
     }
 
     fn of(fault: &Fault) -> &Self {
@@ -38,7 +41,7 @@ impl Failed {
 pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Duration) -> Fault {
     let error = failed.error;
     let kind = if is_group && is_of_statement(&error) {
-        FaultKind::Blocked
+        (FaultKind::Blocked, false)
     } else {
         kind(&error, failed.may_be_applied, refused_for)
     };
@@ -57,7 +60,7 @@ pub(super) fn no_reply(waited: Duration) -> Fault {
         error,
         is_out_of_time,
     }
-    .into_fault(FaultKind::Unclear)
+    .into_fault((FaultKind::Failed, true))
 }
 
 pub(super) fn error_of(fault: &Fault) -> LockError {
@@ -69,21 +72,20 @@ pub(super) fn is_out_of_time(fault: &Fault) -> bool {
     Failed::of(fault).is_out_of_time
 }
 
-fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> FaultKind {
+/// The kind of a fault, and whether the command may have been applied.
+fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> (FaultKind, bool) {
     let meaning = error.meaning();
     // A reply of one of two replica sets is not trusted.
     let is_unclear = may_be_applied || meaning == Meaning::WrongHosts && error.may_be_applied();
     let may_be_applied = is_unclear || error.may_be_applied();
     match meaning {
-        _ if matches!(error, LockError::CorruptDocument { .. }) => FaultKind::Damaged,
-        Meaning::Overloaded => FaultKind::Overloaded { may_be_applied },
-        _ if meaning.is_useless(refused_for) && is_unclear => FaultKind::Damaged,
-        _ if meaning.is_useless(refused_for) => FaultKind::Lasting,
-        _ if is_unclear => FaultKind::Unclear,
-        Meaning::Blocked => FaultKind::Blocked,
-        Meaning::Unreachable => FaultKind::Unreachable { may_be_applied },
-        _ if may_be_applied => FaultKind::Unclear,
-        _ => FaultKind::NotApplied,
+        _ if matches!(error, LockError::CorruptDocument { .. }) => (FaultKind::Refused, true),
+        Meaning::Overloaded => (FaultKind::Overloaded, may_be_applied),
+        _ if meaning.is_useless(refused_for) => (FaultKind::Refused, is_unclear),
+        _ if is_unclear => (FaultKind::Failed, true),
+        Meaning::Blocked => (FaultKind::Blocked, false),
+        Meaning::Unreachable => (FaultKind::Unreachable, may_be_applied),
+        _ => (FaultKind::Failed, may_be_applied),
     }
 }
 

@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use super::after;
 use super::clock::duration;
 use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
-use crate::core::{self, Ended, Ending, Failure, Time, Waiter};
+use crate::core::{self, Ended, Ending, Failure, Key, Time};
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
@@ -286,7 +286,7 @@ impl Lease {
     }
 
     /// The caller was dropped: it no longer waits, or ends the hold that it has got.
-    pub(super) fn leave(&self, waiter: Option<Waiter>) -> Option<Event> {
+    pub(super) fn leave(&self, waiter: Option<Key>) -> Option<Event> {
         match std::mem::replace(&mut lock(&self.state).step, Step::Left) {
             Step::Waits => waiter.map(Event::Leave),
             Step::Held { .. } => Some(Event::End(self.granted().hold, Ending::Untaken, None)),

@@ -16,8 +16,7 @@ impl Lease {
     pub(super) fn note(self: &Arc<Self>, now: Time, notice: Notice) -> Option<Event> {
         let state = &mut *lock(&self.state);
         let event = match notice {
-            Notice::Held(hold, grant, until) => self.held(state, now, hold, &[grant], until),
-            Notice::HeldAll(hold, grants, until) => self.held(state, now, hold, &grants, until),
+            Notice::Held(hold, grants, until) => self.held(state, now, hold, &grants, until),
             // It wakes no caller unless the lease is over.
             Notice::Extended(end) => {
                 self.extended(state, now, end);
@@ -49,7 +48,7 @@ impl Lease {
         &self,
         state: &mut State,
         now: Time,
-        hold: core::Hold,
+        hold: core::Key,
         grants: &[Grant],
         until: Time,
     ) -> Option<Event> {

@@ -7,7 +7,7 @@ use tracing::Span;
 use super::clock::duration;
 use super::faults::error_of;
 use super::state::{How, Lease, Outcome};
-use crate::core::{self, Ended, Failed, Lane, MS, Time};
+use crate::core::{self, Ended, Failed, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
 use crate::{LockError, LossReason, home, permit_id, trace};
 
@@ -101,7 +101,11 @@ fn report_end(lease: &Lease, at: Time, how: How, ended: &Outcome) {
                 error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.about.options.expiry));
             trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
             // The work may run again anyway, so other callers need not wait.
-            if how == How::Mark && fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
+            if how == How::Mark
+                && fault
+                    .as_ref()
+                    .is_some_and(|fault| fault.kind == FaultKind::Refused)
+            {
                 released("released");
             }
         }

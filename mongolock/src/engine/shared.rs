@@ -14,7 +14,7 @@ use super::after;
 use super::clock::{Clock, duration};
 use super::reports::Report;
 use super::state::{Decider, Engine, Event, Lease, System};
-use crate::core::{self, Conf, Core, Effect, Luck, MS, Notice, Places, Time, Waiter};
+use crate::core::{self, Conf, Core, Effect, Key, Luck, MS, Notice, Places, Time};
 use crate::home::Home;
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
-    pub(crate) fn apply(self: &Arc<Self>, event: Event) -> Option<Waiter> {
+    pub(crate) fn apply(self: &Arc<Self>, event: Event) -> Option<Key> {
         if self.is_forked() {
             return None;
         }
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// The same without the check for a forked process, which is a system call.
-    pub(super) fn take(self: &Arc<Self>, event: Event) -> Option<Waiter> {
+    pub(super) fn take(self: &Arc<Self>, event: Event) -> Option<Key> {
         let waiter = self.decide(event);
         self.send();
         after::run();
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Leases are set and commands queued before another thread can decide.
-    pub(super) fn decide(&self, event: Event) -> Option<Waiter> {
+    pub(super) fn decide(&self, event: Event) -> Option<Key> {
         let mut decider = lock(&self.core);
         let Decider {
             core,

@@ -131,7 +131,7 @@ pub(crate) struct Lease {
 /// The data of a call that has its locks.
 pub(crate) struct Granted {
     /// The hold as the core knows it.
-    pub(crate) hold: core::Hold,
+    pub(crate) hold: core::Key,
     /// The claims, in the order of their names.
     pub(super) keys: Few<LeaseId>,
     pub(super) tokens: Few<i64>,

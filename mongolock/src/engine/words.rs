@@ -9,7 +9,7 @@ use super::faults::{error_of, is_out_of_time};
 use super::reports::shown;
 use super::state::{Engine, How, Lease, Outcome};
 use crate::core::limits::SLOW;
-use crate::core::{Cause, Ended, Failure, MS, Seen, Span, Time};
+use crate::core::{Cause, Ended, Failure, FaultKind, MS, Seen, Span, Time};
 use crate::error::failure::Failure as StoreFailure;
 use crate::error::meaning::Meaning;
 use crate::options::OnBusy;
@@ -95,7 +95,7 @@ pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> R
     if how == How::Release {
         return Err(source);
     }
-    let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind.is_lasting());
+    let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind == FaultKind::Refused);
     let left = (!is_refused).then_some(lease.about.options.expiry);
     Err(StoreFailure::unended(request, lease.name(), left, source))
 }

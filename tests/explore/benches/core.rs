@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use self::core::{
-    Conf, Core, Effect, Ending, Event, Hold, Join, Luck, MS, Notice, Places, Rules, Saw, Time, Wanted,
+    Conf, Core, Effect, Ending, Event, Join, Key, Luck, MS, Notice, Places, Rules, Time, Wanted,
 };
 use self::protocol::{Document, Name, Reply, Row, Sight, Then, Value, When, apply};
 
@@ -120,7 +120,7 @@ impl Lab {
     }
 
     /// Answers all commands until there are none, and returns the holds.
-    fn answer(&mut self, effects: Vec<Effect<u32>>) -> Vec<Hold> {
+    fn answer(&mut self, effects: Vec<Effect<u32>>) -> Vec<Key> {
         let (mut left, mut holds) = (effects, Vec::new());
         while let Some(effect) = left.pop() {
             match effect {
@@ -131,7 +131,7 @@ impl Lab {
                 }
                 Effect::Look(flight, looks, _) => {
                     self.commands += 1;
-                    let saw = looks.iter().map(|_| Saw::Lock(None)).collect();
+                    let saw = looks.iter().map(|_| Vec::new()).collect();
                     left.extend(self.feed(Event::Looked(flight, Ok(saw))));
                 }
                 Effect::Watch(number, _) => left.extend(self.feed(Event::Opened(number))),

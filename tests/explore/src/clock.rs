@@ -33,7 +33,7 @@ impl World<'_> {
             ..
         } in over
         {
-            let fault = fault(FaultKind::Unclear);
+            let fault = fault(FaultKind::Failed, true);
             let event = if is_look {
                 Event::Looked(flight, Err(fault))
             } else {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use foldhash::quality::{FixedState, FoldHasher};
 
-use crate::core::{MS, Saw, Time};
+use crate::core::{MS, Time};
 use crate::protocol::{Document, Ms, News, Reply, Sight, Value};
 
 /// Times that are farther back are alike.
@@ -106,14 +106,5 @@ impl Hash for Reply {
 impl Hash for News {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.name, &self.sight).hash(state);
-    }
-}
-
-impl Hash for Saw {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self {
-            Self::Lock(sight) => sight.hash(state),
-            Self::Permits(held) => held.hash(state),
-        }
     }
 }

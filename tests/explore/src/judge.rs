@@ -86,20 +86,26 @@ impl World<'_> {
         match self.setup.caller(number, caller).wants {
             Wants::Permit(width) => self.held_permits(width) < width as usize,
             Wants::Lease => self.handle.as_ref().is_some_and(|handle| self.is_there(handle)),
+            // A release that was refused is sent again for the next caller.
+            Wants::Locks([_]) if self.setup.is_refused_once => {
+                self.is_free(&names[0]) || self.left.refused == 0 && self.is_left(number, &names[0])
+            }
             Wants::Locks([_]) => self.is_free(&names[0]),
             Wants::Locks(_) => {
-                let is_own = |name: &Name| {
-                    let id = self.documents.get(name).and_then(|own| own.lock_id.text());
-                    let id = id.filter(|id| is_claim(id)).and_then(|id| Id::parse(id));
-                    let is_used = self.processes[number]
-                        .holds()
-                        .any(|holds| holds.names.contains(name));
-                    id.is_some_and(|id| id.mark() == mark_of(number)) && !is_used
-                };
                 let is_free = |name: &Name| self.is_free(name);
-                names.iter().any(is_free) && names.iter().all(|name| is_free(name) || is_own(name))
+                let may_have = |name: &Name| is_free(name) || self.is_left(number, name);
+                names.iter().any(is_free) && names.iter().all(may_have)
             }
         }
+    }
+
+    /// Whether a claim of this process has the lock, and no caller has it.
+    fn is_left(&self, number: usize, name: &Name) -> bool {
+        let id = self.documents.get(name).and_then(|own| own.lock_id.text());
+        let id = id.filter(|id| is_claim(id)).and_then(|id| Id::parse(id));
+        let mut holds = self.processes[number].holds();
+        let is_used = holds.any(|holds| holds.names.contains(name));
+        id.is_some_and(|id| id.mark() == mark_of(number)) && !is_used
     }
 
     /// Whether a detached lease lasts.

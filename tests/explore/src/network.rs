@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::core::{Fault, FaultKind, Key, Look, Saw, Time};
+use crate::core::{Fault, FaultKind, Key, Saw, Time};
 use crate::protocol::{Name, Order, Reply, Row};
 
 /// Who is notified: a caller in one of its rounds, and of what.
@@ -43,7 +43,7 @@ pub(crate) struct Message {
 pub(crate) enum Body {
     /// With a hash of its rows, which have none.
     Rows(Arc<[Row]>, Order, u64),
-    Looks(Arc<[Look]>),
+    Looks(Arc<[Name]>),
     /// `learns`: the number of a forced release. This is the reply to a renewal of its claim, which the server got after it.
     Ran {
         result: Result<Arc<[Reply]>, Fault>,
@@ -73,8 +73,8 @@ impl Message {
     }
 
     /// The reply with this fault.
-    pub(crate) fn failed(&self, kind: FaultKind) -> Self {
-        let fault = fault(kind);
+    pub(crate) fn failed(&self, kind: FaultKind, may_be_applied: bool) -> Self {
+        let fault = fault(kind, may_be_applied);
         let body = match &self.body {
             Body::Looks(_) | Body::Looked(_) => Body::Looked(Err(fault)),
             _ => Body::Ran {
@@ -86,9 +86,10 @@ impl Message {
     }
 }
 
-pub(crate) fn fault(kind: FaultKind) -> Fault {
+pub(crate) fn fault(kind: FaultKind, may_be_applied: bool) -> Fault {
     Fault {
         kind,
+        may_be_applied,
         error: Arc::new(std::fmt::Error),
     }
 }

@@ -1,7 +1,7 @@
 //! What callers and holders are notified of.
 
 use crate::core::limits::TOKENS;
-use crate::core::{Ended, Event, Failure, Fault, Grant, Hold, MS, Notice, Time};
+use crate::core::{Ended, Event, Failure, Fault, Grant, Key, MS, Notice, Time};
 use crate::network::{Cell, Role};
 use crate::process::{Awaited, Before, Holds, Phase, State};
 use crate::protocol::{Document, LockId, Name, Until};
@@ -14,8 +14,7 @@ impl World<'_> {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match notice {
-            Notice::Held(hold, grant, until) => self.got(number, cell, hold, &[grant], until),
-            Notice::HeldAll(hold, grants, until) => self.got(number, cell, hold, &grants, until),
+            Notice::Held(hold, grants, until) => self.got(number, cell, hold, &grants, until),
             Notice::Extended(end) => {
                 if let State::Holds(holds) = &mut self.process(number).callers[caller]
                     && is_present
@@ -45,7 +44,7 @@ impl World<'_> {
     }
 
     /// A caller has what it wants.
-    fn got(&mut self, number: usize, cell: Cell, hold: Hold, grants: &[Grant], until: Time) {
+    fn got(&mut self, number: usize, cell: Cell, hold: Key, grants: &[Grant], until: Time) {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         let waits = match &self.processes[number].callers[caller] {

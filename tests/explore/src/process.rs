@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::core::{Conf, Core, Hold, Luck, MS, Places, Time, Waiter};
+use crate::core::{Conf, Core, Key, Luck, MS, Places, Time};
 use crate::network::{Cell, Role};
 use crate::protocol::{LockId, Name, News};
 use crate::setup::Setup;
@@ -69,14 +69,14 @@ pub(crate) enum State {
     Waits(Waits),
     Holds(Holds),
     /// Its hold is lost, and it is not done yet.
-    Lost(Hold),
+    Lost(Key),
     Gone,
 }
 
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Waits {
     pub(crate) names: Arc<[Name]>,
-    pub(crate) waiter: Option<Waiter>,
+    pub(crate) waiter: Option<Key>,
     pub(crate) begun: Time,
     pub(crate) deadline: Option<Time>,
     /// Since when it could have what it wants.
@@ -92,7 +92,7 @@ pub(crate) struct Waits {
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Holds {
     pub(crate) names: Arc<[Name]>,
-    pub(crate) hold: Hold,
+    pub(crate) hold: Key,
     pub(crate) tokens: Vec<i64>,
     pub(crate) until: Time,
     /// Each document, with the id and the last token that its claim has there.
@@ -151,12 +151,7 @@ impl Process {
         }
     }
 
-    pub(crate) fn handle(
-        &mut self,
-        now: Time,
-        chance: u64,
-        event: crate::core::Event<Cell>,
-    ) -> Option<Waiter> {
+    pub(crate) fn handle(&mut self, now: Time, chance: u64, event: crate::core::Event<Cell>) -> Option<Key> {
         self.core.handle(now, &mut Counter(&mut self.ids, chance), event)
     }
 

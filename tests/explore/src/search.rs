@@ -141,7 +141,7 @@ pub(crate) fn told(setup: &Setup, steps: &[(Step, u64)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (step, luck) in steps {
         let message = match step {
-            Step::Deliver(index) | Step::Lose(index) | Step::Fail(index, _) => {
+            Step::Deliver(index) | Step::Lose(index) | Step::Fail(index, ..) => {
                 let message = &world.network[*index];
                 format!(" p{} {:?}", message.process, message.body)
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::{Event, Look, Saw};
+use crate::core::{Event, Key, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
 use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
@@ -39,7 +39,15 @@ impl World<'_> {
                     .filter_map(|reply| reply.sight.as_ref());
                 self.hears(message, &sights.cloned().collect::<Vec<_>>());
                 let result = result.clone().map(|replies| replies.to_vec());
+                let is_it = |(process, own, _): &mut (usize, Key, Name)| (*process, *own) == (number, flight);
+                let refused = self.refused.take_if(is_it).map(|(_, _, name)| name);
+                let before = self.waiting_for(number, refused.as_ref());
                 self.feed(number, Event::Ran(flight, result));
+                let after = self.waiting_for(number, refused.as_ref());
+                self.judge.unless(
+                    before == 0 || after < before,
+                    "no caller learns that a release was refused",
+                );
                 // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
                 // the engine has ended its command.
                 let mut held = self.processes[number]
@@ -69,6 +77,14 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// The number of callers of this process that wait for this lock.
+    fn waiting_for(&self, number: usize, name: Option<&Name>) -> usize {
+        let waits = self.processes[number].waits();
+        waits
+            .filter(|waits| name.is_some_and(|name| waits.names.contains(name)))
+            .count()
     }
 
     /// The reply goes back, unless nobody waits for it.
@@ -124,25 +140,26 @@ impl World<'_> {
         }
     }
 
-    fn look(&self, look: &Look) -> Saw {
+    /// What a look at the lock of this name finds, or at all permits of a semaphore, whose name has the separator at its end.
+    fn look(&self, name: &Name) -> Saw {
         let now = self.ms();
         let sight = |document: &Document| Sight {
             document: document.clone(),
             now: Some(now),
         };
-        match look {
-            Look::Lock(name) => Saw::Lock(self.documents.get(name).map(sight)),
-            Look::Permits(name) => {
-                let held = self
-                    .documents
-                    .iter()
-                    .filter(|(_, document)| !document.is_free(now, self.setup.margin));
-                let of_name = held.filter_map(|(own, document)| Some((own.strip_prefix(&**name)?, document)));
-                let found =
-                    of_name.filter_map(|(number, document)| Some((number.parse().ok()?, sight(document))));
-                Saw::Permits(found.collect())
-            }
+        if !name.ends_with('\u{1f}') {
+            return self
+                .documents
+                .get(name)
+                .map(|own| (0, sight(own)))
+                .into_iter()
+                .collect();
         }
+        let documents = self.documents.iter();
+        let held = documents.filter(|(_, document)| !document.is_free(now, self.setup.margin));
+        let of_name = held.filter_map(|(own, document)| Some((own.strip_prefix(&**name)?, document)));
+        let found = of_name.filter_map(|(number, document)| Some((number.parse().ok()?, sight(document))));
+        found.collect()
     }
 
     /// The change streams report another id. A renewal is no news.
@@ -243,8 +260,5 @@ pub(crate) fn is_of(document: &Name, name: &Name) -> bool {
 }
 
 fn sights_of(saw: &Saw) -> Vec<Sight> {
-    match saw {
-        Saw::Lock(sight) => sight.iter().cloned().collect(),
-        Saw::Permits(held) => held.iter().map(|(_, sight)| sight.clone()).collect(),
-    }
+    saw.iter().map(|(_, sight)| sight.clone()).collect()
 }

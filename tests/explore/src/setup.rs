@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) most_end: Span,
     /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
     pub(crate) has_ghosts: bool,
+    /// Whether the server refuses one command, and no other fault occurs.
+    pub(crate) is_refused_once: bool,
     /// A command takes effect within this time, or never; `None`: within its limit after its end in the process.
     pub(crate) latest: Option<Span>,
 }
@@ -271,6 +273,7 @@ impl Setup {
             most_free: most_free(&processes, &faults),
             most_end: most_end(&faults),
             latest: Some(LATEST),
+            is_refused_once: faults == Faults::of("refused"),
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }

@@ -19,7 +19,8 @@ pub(crate) enum Step {
     Hear(usize),
     Transact(usize, Part),
     Lose(usize),
-    Fail(usize, FaultKind),
+    /// With whether the command may have been applied.
+    Fail(usize, FaultKind, bool),
     Double(usize),
     LoseEvent(usize),
     DoubleEvent(usize),
@@ -96,20 +97,20 @@ impl World<'_> {
             steps.push(Step::Lose(index));
         }
         if left.unclear > 0 && !message.is_copy {
-            steps.push(Step::Fail(index, FaultKind::Unclear));
+            steps.push(Step::Fail(index, FaultKind::Failed, true));
         }
         if left.blocked > 0 && matches!(message.body, Body::Rows(..)) && !message.is_copy {
-            steps.push(Step::Fail(index, FaultKind::Blocked));
+            steps.push(Step::Fail(index, FaultKind::Blocked, false));
         }
         if left.rejected > 0 && !message.is_copy {
             let may_be_applied = !is_command;
-            steps.push(Step::Fail(index, FaultKind::Overloaded { may_be_applied }));
+            steps.push(Step::Fail(index, FaultKind::Overloaded, may_be_applied));
         }
         if left.refused > 0 && is_command {
-            steps.push(Step::Fail(index, FaultKind::Lasting));
+            steps.push(Step::Fail(index, FaultKind::Refused, false));
         }
         if left.unsent > 0 && is_command && !message.is_copy {
-            steps.push(Step::Fail(index, FaultKind::NotApplied));
+            steps.push(Step::Fail(index, FaultKind::Failed, false));
         }
         if left.doubled > 0 && matches!(message.body, Body::Rows(..)) && !message.is_copy {
             steps.push(Step::Double(index));
@@ -215,7 +216,7 @@ impl World<'_> {
                 self.left.lost -= 1;
                 self.network.remove(index);
             }
-            Step::Fail(index, kind) => self.fail(index, kind),
+            Step::Fail(index, kind, may_be_applied) => self.fail(index, kind, may_be_applied),
             Step::Double(index) => self.double(index),
             Step::LoseEvent(number) => {
                 self.left.lost_events -= 1;
@@ -274,23 +275,31 @@ impl World<'_> {
     }
 
     /// The command ends with a fault.
-    fn fail(&mut self, index: usize, kind: FaultKind) {
+    fn fail(&mut self, index: usize, kind: FaultKind, may_be_applied: bool) {
         let left = &mut self.left;
         match kind {
-            FaultKind::Unclear => left.unclear -= 1,
+            FaultKind::Failed if may_be_applied => left.unclear -= 1,
             FaultKind::Blocked => left.blocked -= 1,
-            FaultKind::Lasting | FaultKind::Damaged => left.refused -= 1,
-            FaultKind::NotApplied | FaultKind::Unreachable { .. } => left.unsent -= 1,
-            FaultKind::Overloaded { .. } => left.rejected -= 1,
+            FaultKind::Refused => left.refused -= 1,
+            FaultKind::Failed | FaultKind::Unreachable => left.unsent -= 1,
+            FaultKind::Overloaded => left.rejected -= 1,
         }
-        let failed = self.network[index].failed(kind);
+        let failed = self.network[index].failed(kind, may_be_applied);
         let is_command = self.network[index].is_command();
         // One whose end is unclear may arrive later.
-        if is_command && kind == FaultKind::Unclear {
+        if is_command && kind == FaultKind::Failed && may_be_applied {
             self.network.push(failed);
             return;
         }
         let message = self.network.remove(index);
+        if let Body::Rows(rows, ..) = &message.body
+            && kind == FaultKind::Refused
+            && self.setup.is_refused_once
+            && let [row] = &rows[..]
+            && matches!(row.then, Then::End { .. })
+        {
+            self.refused = Some((message.process, message.flight, row.name.clone()));
+        }
         if let Body::Rows(rows, ..) = &message.body
             && kind == FaultKind::Blocked
         {

@@ -1,6 +1,6 @@
 //! Transactions that commit only under a hold: their last statement finds the claim in each document, which is blocked until the end.
 
-use crate::core::{Event, Hold};
+use crate::core::{Event, Key};
 use crate::network::Role;
 use crate::process::{Awaited, Before, State};
 use crate::protocol::{LockId, Name, Row, Then, When};
@@ -10,7 +10,7 @@ use crate::world::World;
 pub(crate) struct Transaction {
     pub(crate) process: usize,
     caller: usize,
-    hold: Hold,
+    hold: Key,
     marks: bool,
     /// The documents that its last statement changes, each with its claim.
     rows: Vec<(Name, LockId, i64)>,
@@ -215,7 +215,7 @@ impl World<'_> {
     }
 
     /// The caller is dropped: the outcome is known to nobody.
-    pub(crate) fn drop_transaction(&mut self, number: usize, caller: usize, hold: Hold) {
+    pub(crate) fn drop_transaction(&mut self, number: usize, caller: usize, hold: Key) {
         for index in 0..self.transactions.len() {
             let own = &mut self.transactions[index];
             if (own.process, own.caller) == (number, caller) && !own.is_ended {

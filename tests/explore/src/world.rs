@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Ending, Event, Key, MS, Time, Waiter, Wanted};
+use crate::core::{Effect, Ending, Event, Key, MS, Time, Wanted};
 use crate::hash::Relative;
 use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role};
@@ -36,6 +36,8 @@ pub(crate) struct World<'a> {
     pub(crate) handle: Option<Handle>,
     pub(crate) transactions: Vec<Transaction>,
     pub(crate) deceived: Option<Deceived>,
+    /// The release that the server has refused, until its process learns that: the process, its command and its lock.
+    pub(crate) refused: Option<(usize, Key, Name)>,
     /// Whether a caller leaves with the present event.
     pub(crate) is_leaving: bool,
     pub(crate) judge: Judge,
@@ -100,6 +102,7 @@ impl<'a> World<'a> {
             handle: None,
             transactions: Vec::new(),
             deceived: None,
+            refused: None,
             is_leaving: false,
             judge: Judge::new(BEGIN),
             chance: 0,
@@ -150,7 +153,7 @@ impl<'a> World<'a> {
     }
 
     /// An event for a core, and what follows from it.
-    pub(crate) fn feed(&mut self, number: usize, event: Event<Cell>) -> Option<Waiter> {
+    pub(crate) fn feed(&mut self, number: usize, event: Event<Cell>) -> Option<Key> {
         if !self.processes[number].is_alive() {
             return None;
         }
@@ -184,7 +187,7 @@ impl<'a> World<'a> {
             Effect::Watch(filter, names) => {
                 self.post(
                     number,
-                    Key::NONE,
+                    Key::default(),
                     LATEST,
                     Body::Watch(filter, names.map(Into::into)),
                 );

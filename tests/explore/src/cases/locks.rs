@@ -78,6 +78,7 @@ impl List {
         let processes = [
             "lock, lock",
             "lock deadline",
+            "lock lock lock",
             "ab, b",
             "kept, kept",
             "permit1, permit1",
