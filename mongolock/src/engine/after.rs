@@ -27,22 +27,25 @@ impl Steps {
         waiting: VecDeque::new(),
         are_run: false,
     };
+
+    /// The next step; `None` for a second loop inside a step of the first one.
+    fn next(&mut self, is_begin: bool) -> Option<Step> {
+        if is_begin && self.are_run {
+            return None;
+        }
+        let next = self.waiting.pop_front();
+        self.are_run = next.is_some();
+        next
+    }
 }
 
 impl Step {
-    fn run(self) {
-        match self {
-            Self::Wake(waker) => waker.wake(),
-            Self::Report(report) => report.tell(),
-        }
-    }
-
     fn wait(self) {
         let mut step = Some(self);
         let _ = STEPS.try_with(|steps| steps.borrow_mut().waiting.extend(step.take()));
-        // A thread that ends has no queue any more.
-        if let Some(step) = step {
-            step.run();
+        // A thread that ends has no queue any more, and no subscriber gets its reports.
+        if let Some(Self::Wake(waker)) = step {
+            waker.wake();
         }
     }
 }
@@ -63,24 +66,14 @@ pub(super) fn report(report: Report) {
 /// a caller, whose lock then passes to the next caller, and so on, until the stack is full. A panic in one step does not
 /// stop the others.
 pub(super) fn run() {
-    let first = STEPS.try_with(|steps| {
-        let steps = &mut *steps.borrow_mut();
-        let first = if steps.are_run {
-            None
-        } else {
-            steps.waiting.pop_front()
-        };
-        steps.are_run |= first.is_some();
-        first
-    });
-    let mut next = first.ok().flatten();
-    while let Some(step) = next {
+    let next = |is_begin| STEPS.try_with(|steps| steps.borrow_mut().next(is_begin));
+    let mut step = next(true);
+    while let Ok(Some(present)) = step {
         // The caller's runtime or the program's subscriber has reported the panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| step.run()));
-        next = STEPS.with_borrow_mut(|steps| {
-            let next = steps.waiting.pop_front();
-            steps.are_run = next.is_some();
-            next
-        });
+        let _ = catch_unwind(AssertUnwindSafe(|| match present {
+            Step::Wake(waker) => waker.wake(),
+            Step::Report(report) => report.tell(),
+        }));
+        step = next(false);
     }
 }

@@ -76,11 +76,12 @@ impl Call {
         engine.store.check()?;
         engine.index_task.ensure_running();
         engine.lend_runtime();
-        let is_try = self.is_try();
+        let limit = options.wait_limit();
+        let is_try = self.on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
         let limit = if is_try {
             Some(options.attempt_limit())
         } else {
-            options.wait_limit()
+            limit
         };
         let micros = |limit: Duration| i64::try_from(limit.as_micros()).unwrap_or(i64::MAX / 2);
         let join = Join {
@@ -91,10 +92,6 @@ impl Call {
             cell: Arc::clone(&self.lease),
         };
         Ok(engine.take(Event::Join(wanted, join)))
-    }
-
-    fn is_try(&self) -> bool {
-        self.on_busy == OnBusy::TryOnce || self.lease.about.options.wait_limit() == Some(Duration::ZERO)
     }
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Hold, LockError>> {

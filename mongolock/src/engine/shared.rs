@@ -168,20 +168,13 @@ impl Engine {
                         }
                         returned.extend(lease.note(now, notice));
                     }
-                    Effect::Report(report) => {
-                        if is_new(warned, &report) {
-                            after::report(Report::Core(report));
-                        }
-                    }
+                    Effect::Report(report) if is_new(warned, &report) => after::report(Report::Core(report)),
+                    Effect::Report(_) => {}
                     command => lock(&self.commands).waiting.push_back(command),
                 }
             }
-            if returned.is_empty() {
-                break;
-            }
-            for event in returned.drain(..) {
-                core.handle(now, luck, event);
-            }
+            let Some(event) = returned.pop() else { break };
+            core.handle(now, luck, event);
         }
         if let Some(at) = core.next_due()
             && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
