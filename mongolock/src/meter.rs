@@ -11,8 +11,6 @@
 )]
 
 #[cfg(feature = "metrics")]
-use std::collections::BTreeMap;
-#[cfg(feature = "metrics")]
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -104,7 +102,7 @@ const COMMANDS: &str = "mongolock_commands_total";
 #[derive(Default)]
 pub(crate) struct Meter {
     #[cfg(feature = "metrics")]
-    locks: Mutex<BTreeMap<&'static str, Arc<Handles>>>,
+    locks: Mutex<std::collections::BTreeMap<&'static str, Arc<Handles>>>,
 }
 
 /// The metrics of the locks with one label.
@@ -135,18 +133,12 @@ impl Meter {
     fn handles(&self, label: &'static str) -> Arc<Handles> {
         let mut locks = crate::sync::lock(&self.locks);
         if locks.is_empty() {
-            describe_counter!(
-                COMMANDS,
-                Unit::Count,
-                "Commands to MongoDB that have ended, by kind"
-            );
+            describe_counter!(COMMANDS, Unit::Count, "Commands that have ended, by kind");
             // The series must begin with 0: Prometheus would not see an increase to the first value 1.
             stale_writes().increment(0);
         }
-        let handles = locks
-            .entry(label)
-            .or_insert_with(|| Arc::new(Handles::new(label)));
-        Arc::clone(handles)
+        let new = || Arc::new(Handles::new(label));
+        Arc::clone(locks.entry(label).or_insert_with(new))
     }
 }
 

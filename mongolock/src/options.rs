@@ -204,7 +204,7 @@ impl Display for Exact {
         let units = [(86_400_000, " days"), (1000, " s"), (1, " ms")];
         let unit = units
             .iter()
-            .find(|(size, _)| millis >= *size && millis % size == 0);
+            .find(|(size, _)| millis >= *size && millis.is_multiple_of(*size));
         let (size, symbol) = unit.unwrap_or(&(1, ""));
         write!(f, "{}{symbol}", millis / size)
     }

@@ -5,138 +5,130 @@
 
 use std::time::Duration;
 
-const fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
-const fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
 // Acquire requests.
 
 /// A command without a reply is given up this time after its limit at the server, which closes its connection: the
 /// server has ended the command by then, so the connection is dead, and another command can be sent instead. A copy of a
 /// request about a detached lease is sent after this time.
-pub(crate) const NO_REPLY: Duration = seconds(2);
+pub(crate) const NO_REPLY: Duration = Duration::from_secs(2);
 
 /// The time without any reachable server after which an acquire request fails: three heartbeats of the driver, one each
 /// 500 ms, have failed by then, and a caller learns of the outage within 2 s.
-pub(crate) const UNREACHABLE: Duration = millis(1500);
+pub(crate) const UNREACHABLE: Duration = Duration::from_millis(1500);
 
 /// The time after which a single attempt ends if the call sets no timeout: a longer one would be a wait.
-pub(crate) const TRY_LIMIT: Duration = seconds(10);
+pub(crate) const TRY_LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest time for which a call waits for the rest of its locks while it runs under some of them: two such calls may
 /// wait for each other.
-pub(crate) const NESTED_SET_LIMIT: Duration = seconds(10);
+pub(crate) const NESTED_SET_LIMIT: Duration = Duration::from_secs(10);
 
 /// The time for which a request is repeated if the server refuses it for a missing right or a refused log-in: a right
 /// is granted again, or a password is changed, within seconds, whereas a wrong password stays wrong.
-pub(crate) const REFUSAL_LIMIT: Duration = seconds(10);
+pub(crate) const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The time for which a rejection for overload counts as the reason why replies are missing.
-pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
+pub(crate) const OVERLOAD_MEMORY: Duration = Duration::from_secs(10);
 
 // Releases.
 
 /// The limit at the server of a release, for instance at a document that the transaction of another client blocks.
-pub(crate) const RELEASE_LIMIT: Duration = seconds(4);
+pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(4);
 
 /// The time for which a caller waits until its release is confirmed; the release then continues in the background.
-pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
+pub(crate) const RELEASE_REPLY_LIMIT: Duration = Duration::from_secs(6);
 
 /// The time for which `shutdown` waits until every release and detachment is confirmed.
-pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
+pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);
 
 /// The time for which the end of a shutdown waits until the tasks of this process have dropped their commands: they do so
 /// when they are next polled.
-pub(crate) const CLOSE_LIMIT: Duration = seconds(1);
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The time for which a shutdown waits for the end of the client that the provider has made itself: to close its cursors and
 /// sessions at the server takes one round trip.
-pub(crate) const CLIENT_LIMIT: Duration = seconds(3);
+pub(crate) const CLIENT_LIMIT: Duration = Duration::from_secs(3);
 
 // Guarded commits.
 
 /// The time for which a commit whose outcome is not known is repeated.
-pub(crate) const COMMIT_LIMIT: Duration = seconds(30);
+pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The time after which one command of a commit without a reply is given up, which closes its connection, and another one
 /// is sent: a commit is made once even if it is sent several times.
-pub(crate) const COMMIT_NO_REPLY: Duration = seconds(10);
+pub(crate) const COMMIT_NO_REPLY: Duration = Duration::from_secs(10);
 
 // Other commands.
 
 /// The limit at the server of an operator's command, or of a query for a claim.
-pub(crate) const COMMAND_LIMIT: Duration = seconds(5);
+pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time for which an operator's call waits for a reply, which is long enough for a failover; the command then
 /// continues.
-pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
+pub(crate) const ADMIN_REPLY_LIMIT: Duration = Duration::from_secs(30);
 
 /// The time after which this process gives up a command without a reply, which closes its connection: by then the server
 /// has ended the command, and no outcome depends on the reply.
-pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
+pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
 
 /// The pause of a loop whose last request has failed, so that an immediate failure does not cause a busy loop: of a
 /// candidate for the lead, and of a stream of events. Without change streams it is the pause between two reads.
-pub(crate) const FAILED_PAUSE: Duration = seconds(1);
+pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 // The hosts of a connection string.
 
 /// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits this
 /// long for a connection.
-pub(crate) const SEED_LIMIT: Duration = seconds(10);
+pub(crate) const SEED_LIMIT: Duration = Duration::from_secs(10);
 
 /// The time after the removal of a host for which calls wait for its reply: a far host replies within it, and a silent
 /// one delays only the first call of a process.
-pub(crate) const SEED_WAIT: Duration = seconds(2);
+pub(crate) const SEED_WAIT: Duration = Duration::from_secs(2);
 
 // Health.
 
 /// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds. For half of
 /// it the check waits for the primary, before any other member may reply.
-pub(crate) const PROBE_LIMIT: Duration = seconds(2);
+pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time after which a health check's request without a reply is given up, which closes its connection, so that a
 /// later check sends another one.
-pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
+pub(crate) const PROBE_NO_REPLY: Duration = Duration::from_secs(5);
 
 // The change stream.
 
 /// The longest time for which the server waits for an event before it replies that there is none: a process with a waiter
 /// sends less than two commands a second while nothing happens.
-pub(crate) const STREAM_AWAIT: Duration = millis(1250);
+pub(crate) const STREAM_AWAIT: Duration = Duration::from_millis(1250);
 
 /// The pause between two queries for leases that have ended, so that one query serves many of them, and before a stream
 /// of events goes on behind the end of the collection, which the past may have several times.
-pub(crate) const EVENTS_TOGETHER: Duration = millis(250);
+pub(crate) const EVENTS_TOGETHER: Duration = Duration::from_millis(250);
 
 /// The time that a reply may take while the server reads the past. The server sends nothing until it has a batch of
 /// changes or has reached the end: about 11 s for 1 GB.
-pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
+pub(crate) const HISTORY_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later
 /// command of every process waits behind it.
-pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
+pub(crate) const INDEX_BUILD_LIMIT: Duration = Duration::from_secs(1);
 
 /// The pause of all processes after a failed build: frequent builds would delay commands repeatedly.
-pub(crate) const INDEX_BUILD_PAUSE: Duration = seconds(10 * 60);
+pub(crate) const INDEX_BUILD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// The time until the next check after one that has ended with an error: an unreachable server or a missing right may
 /// be temporary.
-pub(crate) const INDEX_RETRY: Duration = seconds(60);
+pub(crate) const INDEX_RETRY: Duration = Duration::from_secs(60);
 
 /// The time until the next check of an index, varied by a fifth: an operator may drop the index, or rename or drop its
 /// collection while no stream reports that. Documents of unused locks stay for a day or longer anyway.
-pub(crate) const INDEX_RECHECK: Duration = seconds(60 * 60);
+pub(crate) const INDEX_RECHECK: Duration = Duration::from_secs(60 * 60);
 
 /// The pause after a stream has reported that the collection was dropped or renamed: a drop of the database takes
 /// longer, and refuses an index, and a restore creates the collection itself.
-pub(crate) const INDEX_AFTER_END: Duration = seconds(1);
+pub(crate) const INDEX_AFTER_END: Duration = Duration::from_secs(1);
 
 // The path holds from `tests/explore` as well, which compiles this file.
 #[cfg(test)]

@@ -104,9 +104,8 @@ impl Fence {
             _ => return Err(or_else()),
         };
         let (token, seen) = (self.token, FencingToken::from(seen));
-        (seen <= token)
-            .then_some(())
-            .ok_or(LockError::Stale { token, seen })
+        let stale = LockError::Stale { token, seen };
+        (seen <= token).then_some(()).ok_or(stale)
     }
 
     /// Refuses operators or stages that name the field. The expressions of a pipeline need not be checked, because its
@@ -120,10 +119,7 @@ impl Fence {
             Bson::Array(paths) => paths.iter().any(is_named),
             path => operator == "$unset" && is_named(path),
         });
-        if touching {
-            return Err(self.touched(what));
-        }
-        Ok(())
+        (!touching).then_some(()).ok_or_else(|| self.touched(what))
     }
 
     fn is_touched_by(&self, path: &str) -> bool {

@@ -48,12 +48,10 @@ pub trait FencedExt<T: Send + Sync> {
 
 impl<T: Send + Sync> FencedExt<T> for Collection<T> {
     fn fenced(&self, token: FencingToken) -> FencedCollection<T> {
+        let field = "fencingToken".to_owned();
         FencedCollection {
             documents: with_majority(self),
-            fence: Fence {
-                token,
-                field: "fencingToken".to_owned(),
-            },
+            fence: Fence { token, field },
             written: PhantomData,
         }
     }
@@ -169,10 +167,8 @@ impl<T: Send + Sync> FencedCollection<T> {
             query,
             change,
         });
-        FencedWrite {
-            prepared,
-            session: None,
-        }
+        let session = None;
+        FencedWrite { prepared, session }
     }
 }
 

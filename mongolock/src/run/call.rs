@@ -53,14 +53,10 @@ impl Future for Acquiring {
     type Output = Result<Acquired, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &mut self.0 else {
-            unreachable!("polled after it was ready")
-        };
+        let call = self.0.as_mut().expect("polled after it was ready");
         let acquired = ready!(call.as_mut().poll_acquired(cx));
-        let Some(call) = self.0.take() else {
-            unreachable!("it has just been polled")
-        };
-        Poll::Ready(acquired.map(|()| Acquired(call)))
+        let call = self.0.take();
+        Poll::Ready(acquired.map(|()| Acquired(call.expect("it has just been polled"))))
     }
 }
 

@@ -68,10 +68,7 @@ impl<B, T> BodyRef<'_, B, T> {
         let BodyProjection::Ended { value } = self.body.as_mut().project() else {
             unreachable!("the body has ended")
         };
-        match value.take() {
-            Some(value) => value,
-            None => unreachable!("the value is taken once"),
-        }
+        value.take().expect("the value is taken once")
     }
 }
 
