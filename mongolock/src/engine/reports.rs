@@ -81,7 +81,7 @@ fn report_lost(lease: &Lease, at: Time, reason: LossReason) {
 }
 
 fn report_end(lease: &Lease, at: Time, how: How, ended: &Outcome) {
-    if *ended == Ok(Ended::Lost) {
+    if matches!(ended, Ok(Ended::Lost)) {
         return report_lost(lease, at, LossReason::Gone);
     }
     lease.meter.record(Measure::HoldEnds(lease.held_until(at)));
