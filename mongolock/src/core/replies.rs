@@ -17,7 +17,20 @@ impl<C: Clone> Core<C> {
         match result {
             Ok(replies) => {
                 self.ends_pause(flight.lane);
+                let is_missed = |core: &Self, key: Key, reply: &Reply| {
+                    let own = core.claims.get(key).and_then(|own| own.own_sight(reply));
+                    flight.order == Order::StopAtMiss && own.is_none()
+                };
+                // What a set has missed is not under way any more when another part of it is.
                 for (claim, reply) in flight.keys.iter().zip(&replies) {
+                    if is_missed(self, *claim, reply) {
+                        self.lands(now, &flight, *claim, None);
+                    }
+                }
+                for (claim, reply) in flight.keys.iter().zip(&replies) {
+                    if !is_missed(self, *claim, reply) {
+                        self.lands(now, &flight, *claim, None);
+                    }
                     self.replied(now, &flight, *claim, Ok(reply));
                 }
             }
@@ -92,6 +105,7 @@ impl<C: Clone> Core<C> {
             self.send_again(now, flight, &fault, is_rejected);
         } else {
             for claim in &flight.keys {
+                self.lands(now, flight, *claim, Some(&fault));
                 self.replied(now, flight, *claim, Err(&fault));
             }
         }
