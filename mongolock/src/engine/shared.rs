@@ -254,7 +254,8 @@ impl Engine {
     /// may be paused.
     async fn wait(&self, longest: Duration, end: impl Future<Output = ()>) {
         let runtime = self.runtime().unwrap_or_else(Handle::current);
-        let mut sleeping = runtime.spawn(sleep(longest));
+        // A timer belongs to the runtime in which it is made.
+        let mut sleeping = runtime.spawn(async move { sleep(longest).await });
         tokio::select! { biased;
             () = end => sleeping.abort(),
             // The timer ends early only if its runtime ends.

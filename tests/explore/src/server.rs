@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::{Event, Key, Saw};
+use crate::core::{Event, Fault, Key, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
 use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
@@ -27,39 +27,7 @@ impl World<'_> {
                 let saw = looks.iter().map(|look| self.look(look)).collect();
                 self.reply(message, Body::Looked(Ok(saw)));
             }
-            Body::Ran { result, learns } => {
-                let flight = message.flight;
-                let deceived = self.deceived.as_ref().map(|deceived| deceived.number);
-                let learned = learns.filter(|number| result.is_ok() && Some(*number) == deceived);
-                self.kept
-                    .retain(|kept| (kept.process, kept.flight) != (number, flight));
-                let sights = result
-                    .iter()
-                    .flat_map(|replies| replies.iter())
-                    .filter_map(|reply| reply.sight.as_ref());
-                self.hears(message, &sights.cloned().collect::<Vec<_>>());
-                let result = result.clone().map(|replies| replies.to_vec());
-                let is_it = |(process, own, _): &mut (usize, Key, Name)| (*process, *own) == (number, flight);
-                let refused = self.refused.take_if(is_it).map(|(_, _, name)| name);
-                let before = self.waiting_for(number, refused.as_ref());
-                self.feed(number, Event::Ran(flight, result));
-                let after = self.waiting_for(number, refused.as_ref());
-                self.judge.unless(
-                    before == 0 || after < before,
-                    "no caller learns that a release was refused",
-                );
-                // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
-                // the engine has ended its command.
-                let mut held = self.processes[number]
-                    .holds()
-                    .flat_map(|holds| holds.names.iter());
-                let name = self.deceived.as_ref().map(|deceived| &deceived.name);
-                let has_learned =
-                    learned.is_some() && !held.any(|own| name.is_some_and(|name| is_of(name, own)));
-                if has_learned && !self.transactions_of(number) {
-                    self.deceived = None;
-                }
-            }
+            Body::Ran { result, learns } => self.ran(message, result, *learns),
             Body::Looked(result) => {
                 let flight = message.flight;
                 self.kept
@@ -76,6 +44,40 @@ impl World<'_> {
                     process.events.push_back(Told::Opened(*filter));
                 }
             }
+        }
+    }
+
+    /// The reply to rows has arrived.
+    fn ran(&mut self, message: &Message, result: &Result<Arc<[Reply]>, Fault>, learns: Option<u16>) {
+        let (number, flight) = (message.process, message.flight);
+        let deceived = self.deceived.as_ref().map(|deceived| deceived.number);
+        let learned = learns.filter(|number| result.is_ok() && Some(*number) == deceived);
+        self.kept
+            .retain(|kept| (kept.process, kept.flight) != (number, flight));
+        let sights = result
+            .iter()
+            .flat_map(|replies| replies.iter())
+            .filter_map(|reply| reply.sight.as_ref());
+        self.hears(message, &sights.cloned().collect::<Vec<_>>());
+        let result = result.clone().map(|replies| replies.to_vec());
+        let is_it = |(process, own, _): &mut (usize, Key, Name)| (*process, *own) == (number, flight);
+        let refused = self.refused.take_if(is_it).map(|(_, _, name)| name);
+        let before = self.waiting_for(number, refused.as_ref());
+        self.feed(number, Event::Ran(flight, result));
+        let after = self.waiting_for(number, refused.as_ref());
+        self.judge.unless(
+            before == 0 || after < before,
+            "no caller learns that a release was refused",
+        );
+        // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
+        // the engine has ended its command.
+        let mut held = self.processes[number]
+            .holds()
+            .flat_map(|holds| holds.names.iter());
+        let name = self.deceived.as_ref().map(|deceived| &deceived.name);
+        let has_learned = learned.is_some() && !held.any(|own| name.is_some_and(|name| is_of(name, own)));
+        if has_learned && !self.transactions_of(number) {
+            self.deceived = None;
         }
     }
 

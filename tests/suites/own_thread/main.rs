@@ -4,7 +4,7 @@ mod subscribers;
 
 use std::future::Future;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mongolock::{LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, TestDb, must, test_db, with_parameter};
@@ -91,7 +91,15 @@ fn a_paused_clock_ends_no_lease_and_no_call() {
         sleep(Duration::from_secs(3600)).await;
         assert!(!waiting.is_finished(), "a minute has not passed");
         has_lasted(guard).await;
-        waiting.await.unwrap().unwrap().release().await.unwrap();
+        let held = waiting.await.unwrap().unwrap();
+        held.release().await.unwrap();
+        let (guard, begun) = (hold(&provider).await, Instant::now());
+        provider.shutdown_after(EXPIRY).await;
+        assert!(
+            guard.is_lost() && begun.elapsed() >= EXPIRY,
+            "{:?}",
+            begun.elapsed()
+        );
     });
 }
 
