@@ -1,5 +1,6 @@
 //! Callers that wait: how a call begins, and why it ends without its locks.
 
+use super::claim::Claim;
 use super::event::{Cause, Failure, Fault, Join, Notice, Seen, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
@@ -74,7 +75,7 @@ impl<C: Clone> Core<C> {
         room.used = now;
         room.permits.widen(caller.width);
         let turn = room.turn.map(|turn| &self.claims[turn]);
-        room.is_shared |= !room.queue.is_empty() || turn.is_some_and(|turn| turn.is_held());
+        room.is_shared |= !room.queue.is_empty() || turn.is_some_and(Claim::is_held);
         let are_all_own = caller.width > 0 && room.permits.owners(caller.width).is_some();
         caller.has_waited |=
             !room.queue.is_empty() || are_all_own || turn.is_some_and(|turn| !turn.is_asking());
@@ -83,9 +84,10 @@ impl<C: Clone> Core<C> {
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
         room.queue.push_back(key);
-        match caller.room {
-            Some(_) => caller.later.push(room_key),
-            None => (caller.room, caller.after) = (Some(room_key), self.commands),
+        if caller.room.is_some() {
+            caller.later.push(room_key);
+        } else {
+            (caller.room, caller.after) = (Some(room_key), self.commands);
         }
     }
 

@@ -64,9 +64,9 @@ impl<C: Clone> Core<C> {
     pub(super) fn resumption_missed(&mut self, now: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         let Some((lease, _)) = &claim.resumes else { return };
-        let resumes = |own: Key| self.claims[own].resumes.as_ref();
+        let lease_of = |own: Key| self.claims[own].resumes.as_ref();
         let comes_back = |id: &str| {
-            let resumed = self.own(&self.rooms[claim.room], id).and_then(resumes);
+            let resumed = self.own(&self.rooms[claim.room], id).and_then(lease_of);
             id == &**lease || resumed.is_some_and(|(resumed, _)| resumed == lease)
         };
         // Without a document the lease is gone.

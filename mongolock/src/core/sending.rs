@@ -99,7 +99,9 @@ impl<C: Clone> Core<C> {
         }
         self.commands = flight.number;
         if lane != Lane::Looks {
-            keys.iter().for_each(|claim| self.sent(&flight, *claim));
+            for claim in &keys {
+                self.sent(&flight, *claim);
+            }
         }
         flight.keys = keys;
         let limit = flight.limit;

@@ -173,8 +173,8 @@ async fn perform(store: &Store, command: &Command) -> Result<Event, NotRun> {
 
 /// Sends one query for all locks, and one for each semaphore.
 async fn look_each(store: &Store, looks: &[Name], limit: Duration) -> Result<Vec<Saw>, LockError> {
-    let locks = looks.iter().filter(|name| !permit_id::is_group(name));
-    let names = locks.cloned().collect();
+    let names = looks.iter().filter(|name| !permit_id::is_group(name));
+    let names = names.cloned().collect();
     let mut found = store.sights(names, limit).await?;
     let mut saw = Vec::with_capacity(looks.len());
     for name in looks {

@@ -8,6 +8,10 @@ use crate::protocol::{Ms, Name};
 
 /// What is explored.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says of one rule whether it applies"
+)]
 pub(crate) struct Setup {
     /// The callers of each process.
     pub(crate) processes: Vec<Vec<Caller>>,

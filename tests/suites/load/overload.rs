@@ -87,10 +87,11 @@ async fn rejected(part: f64, expiry: Duration, time: Duration) {
         callers.spawn(call(provider.clone(), caller, begun + time));
     }
     // A lease was renewed a third of it before, or later.
-    let half = (expiry / 2).min(time - LAST);
+    let before = time.saturating_sub(LAST);
+    let half = (expiry / 2).min(before);
     sleep(half).await;
     assert_eq!(lost(&guards), 0, "before the deadlines");
-    sleep(time - LAST - half).await;
+    sleep(before.saturating_sub(half)).await;
     let mut sent = commands.take();
     sleep(LAST).await;
     let last = commands.take();
