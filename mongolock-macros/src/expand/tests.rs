@@ -49,7 +49,8 @@ fn the_expansion_is_one_function_that_allows_no_lint_and_has_absolute_paths() {
         let mut words = Vec::new();
         flat(tokens(&expanded), &mut words);
         for at in 1..words.len() - 2 {
-            let is_word = words[at].starts_with(char::is_alphabetic) && words[at] != "let";
+            let is_keyword = ["let", "match"].contains(&&*words[at]);
+            let is_word = words[at].starts_with(char::is_alphabetic) && !is_keyword;
             let leads_on = words[at + 1] == ":" && words[at + 2] == ":";
             assert!(
                 !is_word || !leads_on || words[at - 1] == ":",
