@@ -245,7 +245,7 @@ fn rendered_name(lock: &Lock, name: &LockName) -> TokenStream {
     match name {
         LockName::Template { template, parts } => {
             let parts = rendered_parts(parts);
-            quote_spanned!(span=> #private::Name::of_template(#template) #parts)
+            quote_spanned!(span=> #private::NameBuilder::of_template(#template) #parts)
         }
         // The value lives in this statement only, so a borrow in it is not part of the future.
         LockName::Value(value) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Busy;
 use crate::lock::{LockKind, One, Permits, Several};
-pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
+pub use crate::name::{NameBuilder, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::once::Once;
 use crate::options::{self, OnBusy, Options};
 use crate::output::{self, Output};
@@ -145,19 +145,19 @@ impl<T: Clone + Into<SystemTime>> TickValue for T {}
 #[derive(Debug)]
 pub enum Names {
     /// A lock, or a permit of a semaphore.
-    One(Name),
+    One(NameBuilder),
     /// Several locks.
-    Several(Vec<Name>),
+    Several(Vec<NameBuilder>),
 }
 
-impl From<Name> for Names {
-    fn from(name: Name) -> Self {
+impl From<NameBuilder> for Names {
+    fn from(name: NameBuilder) -> Self {
         Self::One(name)
     }
 }
 
-impl<const N: usize> From<[Name; N]> for Names {
-    fn from(names: [Name; N]) -> Self {
+impl<const N: usize> From<[NameBuilder; N]> for Names {
+    fn from(names: [NameBuilder; N]) -> Self {
         Self::Several(names.into())
     }
 }
@@ -270,7 +270,7 @@ impl Call {
                 self.acquire_kind(Permits::new(name.finish(), permits), on_busy)
             }
             (Names::Several(names), _) => {
-                let names = names.into_iter().map(Name::finish);
+                let names = names.into_iter().map(NameBuilder::finish);
                 self.acquire_kind(Several::new(names.collect()), on_busy)
             }
         }

@@ -16,7 +16,7 @@ use crate::LockError;
 const MOST_REPORTS: usize = 10_000;
 
 /// Tells the program's subscriber and recorder what has happened.
-type Report = Box<dyn FnOnce() + Send>;
+type ReportTask = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// On the thread of a provider: the other thread that reports its events. It starts with the first report.
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 #[derive(Default)]
-struct Reporter(Option<SyncSender<Report>>);
+struct Reporter(Option<SyncSender<ReportTask>>);
 
 /// A runtime on a thread of its own. The thread ends when this is dropped; the drop does not wait for it.
 pub(crate) struct Home {
@@ -80,7 +80,7 @@ impl Reporter {
     /// Passes a report to the other thread, or returns it if that thread cannot be started.
     fn pass<F: FnOnce() + Send + 'static>(&mut self, report: F) -> Option<F> {
         if self.0.is_none() {
-            let (reports, passed) = sync_channel::<Report>(MOST_REPORTS);
+            let (reports, passed) = sync_channel::<ReportTask>(MOST_REPORTS);
             let run = move || {
                 for report in passed {
                     // The subscriber has reported the panic.

@@ -18,7 +18,7 @@ use kind::HeldAs;
 use parts::Parts;
 
 use crate::context::LockContext;
-use crate::engine::{About, Call, Engine, Hold, Lease, Wish};
+use crate::engine::{About, AcquireCall, Engine, Hold, Lease, Wish};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -247,13 +247,13 @@ impl<K: LockKind> Lock<K> {
     }
 
     /// Begins a call of a caller that does not hold the lock itself.
-    fn begin_alone(&self, on_busy: OnBusy) -> Result<Call, LockError> {
+    fn begin_alone(&self, on_busy: OnBusy) -> Result<AcquireCall, LockError> {
         self.check()?;
         self.refuse_own()?;
         self.begin(on_busy)
     }
 
-    fn begin(&self, on_busy: OnBusy) -> Result<Call, LockError> {
+    fn begin(&self, on_busy: OnBusy) -> Result<AcquireCall, LockError> {
         let (names, title) = (self.kind.names(), self.kind.title());
         let about = About {
             names: names.iter().map(|name| Arc::clone(name.text())).collect(),
@@ -269,7 +269,7 @@ impl<K: LockKind> Lock<K> {
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        Call::begin(&self.engine, wish)
+        AcquireCall::begin(&self.engine, wish)
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -9,7 +9,7 @@ pub use self::integer::{SignedInteger, UnsignedInteger};
 pub(crate) use self::lock_name::whole;
 pub use self::lock_name::{IntoLockName, LockName, declared_lock_name};
 pub(crate) use self::rendered::RenderedName;
-pub use self::rendering::{Name, NameValue};
+pub use self::rendering::{NameBuilder, NameValue};
 
 #[cfg(test)]
 mod tests {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn text_after_the_end_is_not_kept() {
-        let name = Name::limited().text(&"n".repeat(MAX_BYTES - 1));
+        let name = NameBuilder::limited().text(&"n".repeat(MAX_BYTES - 1));
         let name = name.text("😀").text("a").value("id", "").finish();
         assert_eq!(name.text().len(), MAX_BYTES - 1);
         assert_eq!(name.flaw.as_deref(), Some(&Flaw::TooLong));

@@ -77,7 +77,7 @@ fn implementations(declaration: &Declaration, rendered: &TokenStream, template: 
         quote_spanned! {span=>
             #[automatically_derived]
             impl #parameters #runtime::IntoLockName for #reference #ident #arguments #bounds {
-                fn into_lock_name(self, name: #private::Name) -> #private::Name {
+                fn into_lock_name(self, name: #private::NameBuilder) -> #private::NameBuilder {
                     <#ident #arguments as #runtime::LockName>::render(&self, name)
                 }
             }
@@ -89,7 +89,7 @@ fn implementations(declaration: &Declaration, rendered: &TokenStream, template: 
             fn template(&self) -> &'static ::core::primitive::str {
                 #template
             }
-            fn render(&self, name: #private::Name) -> #private::Name {
+            fn render(&self, name: #private::NameBuilder) -> #private::NameBuilder {
                 #rendered
             }
         }
@@ -99,7 +99,7 @@ fn implementations(declaration: &Declaration, rendered: &TokenStream, template: 
             fn template(&self) -> &'static ::core::primitive::str {
                 <#ident #arguments as #runtime::LockName>::template(self)
             }
-            fn render(&self, name: #private::Name) -> #private::Name {
+            fn render(&self, name: #private::NameBuilder) -> #private::NameBuilder {
                 <#ident #arguments as #runtime::LockName>::render(self, name)
             }
         }

@@ -1,7 +1,7 @@
 //! Callers that wait: how a call begins, and why it ends without its locks.
 
 use super::claim::Claim;
-use super::event::{Cause, Failure, Fault, Join, Notice, Seen, Wanted};
+use super::event::{CallFailure, Cause, Fault, Join, Notice, Seen, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
@@ -141,7 +141,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// The reason why a call for a lock fails, with what is known about the lock.
-    fn failure(&self, now: Time, room: Key, begun: Time, cause: Cause) -> Failure {
+    fn failure(&self, now: Time, room: Key, begun: Time, cause: Cause) -> CallFailure {
         let room = &self.rooms[room];
         let turn = room.turn.map(|turn| &self.claims[turn]);
         let replied = room.replied;
@@ -160,7 +160,7 @@ impl<C: Clone> Core<C> {
         // An older fault is over: a reply has arrived since.
         let is_current = |(at, _): &&(Time, Fault)| *at >= begun.min(replied);
         let fault = room.fault.as_ref().filter(is_current);
-        Failure {
+        CallFailure {
             cause,
             silent_for,
             name: Some(room.name.clone()),

@@ -16,7 +16,7 @@ pub(super) struct Claim {
     pub(super) rules: Rules,
     pub(super) stage: Stage,
     /// Its lease, while it is held or gets another id.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<LeaseTimes>,
     /// Its holder, or the caller that resumes a lease with it.
     pub(super) caller: Option<Key>,
     /// The number of tokens that the claim reserves, one for each hold; 0 before its first command.
@@ -61,7 +61,7 @@ pub(super) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Lease {
+pub(super) struct LeaseTimes {
     /// The end of the lease for its holder.
     pub(super) until: Time,
     pub(super) renew_at: Time,

@@ -3,9 +3,9 @@
 use super::event::{Cause, Fault, FaultKind, Lane, Loss, Seen};
 use super::lanes::Flight;
 use super::limits;
-use super::once::{Once, Period};
+use super::once::{OncePolicy, Period};
 use super::slab::Key;
-use super::state::{Claim, Core, Lease, Phase, Stage};
+use super::state::{Claim, Core, LeaseTimes, Phase, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Ms, Reply, Sight, Until};
 
@@ -107,7 +107,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let (room, rules) = (claim.room, claim.rules);
         let left = sight.left().unwrap_or(rules.expiry).min(rules.expiry);
-        let lease = Lease {
+        let lease = LeaseTimes {
             until: flight.sent + relied_on(left),
             // What is left after a copy may be less than the time between two renewals.
             renew_at: flight.sent + (left - (rules.expiry - rules.renew_every)) * MS,
@@ -117,7 +117,7 @@ impl<C: Clone> Core<C> {
         };
         (claim.last, claim.token) = (last, last - (claim.tokens - 1));
         let acquired_at = sight.document.acquired_at.date();
-        let mark_until = |(once, at): (Once, Ms)| once.mark_of(at, flight.sent);
+        let mark_until = |(once, at): (OncePolicy, Ms)| once.mark_of(at, flight.sent);
         claim.mark_until = rules.once.zip(acquired_at).map(mark_until);
         if claim.resumes.is_some() {
             return self.resumed(now, key, lease);

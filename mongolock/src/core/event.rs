@@ -4,10 +4,10 @@ use std::error::Error;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::once::Once;
+use super::once::OncePolicy;
 use super::slab::Key;
 use super::time::{Span, Time};
-use crate::protocol::{LockId, Ms, Name, News, Order, Reply, Row, Sight, Until};
+use crate::protocol::{LockId, Ms, Name, News, Reply, Row, RowOrder, Sight, Until};
 
 /// The options of a call and of its hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     /// The shortest time for which the lock stays taken.
     pub(crate) min_hold: Ms,
     /// How often the work under the lock may succeed; `None` is any number of times.
-    pub(crate) once: Option<Once>,
+    pub(crate) once: Option<OncePolicy>,
 }
 
 /// A call.
@@ -106,7 +106,7 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone)]
 pub(crate) enum Effect<C> {
     /// Send a command with this time limit at the server.
-    Run(Key, Vec<Row>, Order, Span),
+    Run(Key, Vec<Row>, RowOrder, Span),
     /// Read the documents of these names. A name with the separator of permits at its end means all permits of a semaphore.
     Look(Key, Vec<Name>, Span),
     Notify(C, Notice),
@@ -122,7 +122,7 @@ pub(crate) enum Effect<C> {
 #[derive(Debug, Clone)]
 pub(crate) enum Report<C> {
     /// A command has failed.
-    Failed(Failed<C>),
+    Failed(FailedCommand<C>),
     /// This is the first caller of a lock that another process has. With the time left of that lease, and the pause
     /// before the next command.
     Waiting(C, Name, Option<Ms>, Span),
@@ -132,7 +132,7 @@ pub(crate) enum Report<C> {
 
 /// A command that has failed.
 #[derive(Debug, Clone)]
-pub(crate) struct Failed<C> {
+pub(crate) struct FailedCommand<C> {
     pub(crate) lane: Lane,
     /// The number of its locks; `name` is the first one.
     pub(crate) number: usize,
@@ -166,11 +166,11 @@ pub(crate) enum Notice {
     /// The hold is lost.
     Lost(Loss),
     /// How the hold has ended, or the last failure of the command that ends it, which may have been applied.
-    Ended(Outcome),
+    Ended(EndResult),
     /// Whether a transaction with an unknown outcome was made, or why that is not known.
     Committed(Result<bool, Option<Fault>>),
     /// The call has failed.
-    Failed(Box<Failure>),
+    Failed(Box<CallFailure>),
 }
 
 /// The data of a holder for one name.
@@ -198,7 +198,7 @@ pub(crate) enum Loss {
 }
 
 /// How a hold has ended, or the last failure of the command that ends it.
-pub(crate) type Outcome = Result<Ended, Option<Fault>>;
+pub(crate) type EndResult = Result<Ended, Option<Fault>>;
 
 /// How a hold has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -217,7 +217,7 @@ pub(crate) enum Ended {
 /// Why a call has failed, with the last known holder of the lock and the last failure of a command for it, and their
 /// ages.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     pub(crate) cause: Cause,
     /// The lock that the call has waited for, if it has begun.
     pub(crate) name: Option<Name>,

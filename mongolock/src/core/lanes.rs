@@ -6,7 +6,7 @@ use super::event::Lane;
 use super::limits::PLACE;
 use super::slab::Key;
 use super::time::{Span, Time};
-use crate::protocol::Order;
+use crate::protocol::RowOrder;
 
 /// The lanes by priority.
 pub(super) const LANES: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
@@ -17,7 +17,7 @@ pub(super) struct Queue {
     /// The claims that may share a command.
     pub(super) waiting: VecDeque<Key>,
     /// Those with a command of their own: what was in one that has failed, and sets, whose commands stop at a miss.
-    pub(super) apart: VecDeque<(Order, Vec<Key>)>,
+    pub(super) apart: VecDeque<(RowOrder, Vec<Key>)>,
     /// No look is sent before this time.
     pub(super) ready_at: Time,
     /// The server rejects commands: nothing is sent before this time, and then one command at a time.
@@ -37,7 +37,7 @@ pub(super) struct Flight {
     pub(super) sent: Time,
     /// Its time limit at the server.
     pub(super) limit: Span,
-    pub(super) order: Order,
+    pub(super) order: RowOrder,
     /// Whether it is counted with the commands of claims that are sent alone.
     pub(super) is_alone: bool,
 }

@@ -5,7 +5,7 @@ use super::event::{Ended, Ending, Fault, FaultKind, Lane, Loss, Notice};
 use super::lanes::Flight;
 use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
-use super::state::{Claim, Core, Due, Lease, Phase, Postponed, Stage};
+use super::state::{Claim, Core, Due, LeaseTimes, Phase, Postponed, Stage};
 use super::time::{MS, Time};
 use crate::protocol::{Name, Reply, Sight};
 
@@ -67,7 +67,7 @@ impl<C: Clone> Core<C> {
     /// process is not over.
     fn may_hand_over(&self, now: Time, key: Key) -> bool {
         let claim = &self.claims[key];
-        let lasts = |lease: Lease| lease.until - now > claim.rules.expiry * MS / 2;
+        let lasts = |lease: LeaseTimes| lease.until - now > claim.rules.expiry * MS / 2;
         let has_time = claim.lease.is_some_and(lasts);
         let is_plain = claim.rules.min_hold == 0 && claim.rules.once.is_none() && !claim.commits.is_unclear;
         let has_turn = self.rooms[claim.room].turn == Some(key) || claim.permit.is_some();
@@ -284,7 +284,7 @@ impl Claim {
 
     /// When something is due for it next. What is due by now waits for something else, as for a place in a lane.
     fn next_due(&self, now: Time) -> Option<Time> {
-        let renew_at = |lease: Lease| (!self.renews).then_some(lease.renew_at);
+        let renew_at = |lease: LeaseTimes| (!self.renews).then_some(lease.renew_at);
         let (own, also) = match &self.stage {
             Stage::Asking if self.flights > 0 || self.resumes.is_some() => (Some(self.again_at), None),
             Stage::Released if self.flights == 0 => (Some(self.dead_at), None),

@@ -50,10 +50,10 @@ mod time;
 
 pub(crate) use claims::relied_on;
 pub(crate) use event::{
-    Cause, Effect, Ended, Ending, Event, Failed, Failure, Fault, FaultKind, Grant, Join, Lane, Loss, Notice,
-    Report, Rules, Saw, Seen, Wanted,
+    CallFailure, Cause, Effect, EndResult, Ended, Ending, Event, FailedCommand, Fault, FaultKind, Grant,
+    Join, Lane, Loss, Notice, Report, Rules, Saw, Seen, Wanted,
 };
-pub(crate) use once::Once;
+pub(crate) use once::OncePolicy;
 pub(crate) use places::Places;
 pub(crate) use slab::Key;
 pub(crate) use state::{Conf, Core, Luck};

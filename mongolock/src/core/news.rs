@@ -4,7 +4,7 @@ use super::event::{Cause, Fault, FaultKind, Lane, Report, Saw, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::order::{Mark, part_of};
-use super::permit_list::Permit;
+use super::permit_list::PermitState;
 use super::permits::parts;
 use super::slab::Key;
 use super::state::Core;
@@ -68,7 +68,7 @@ impl<C: Clone> Core<C> {
         };
         let is_outdated = flight.number <= room.freed;
         // An event that came after the command was sent has set a pause, and the reply may be older.
-        let has_pause = flight.lane == Lane::Claims && is_reported && room.pause_until > now;
+        let has_pause = flight.number <= room.told && room.pause_until > now;
         if !has_pause {
             self.rest(now, key, seen.left, pause);
         }
@@ -164,11 +164,11 @@ impl<C: Clone> Core<C> {
         let luck = self.draw();
         if let Some(number) = number {
             self.take_back_claim(now, key, number);
-            self.rooms[key].permits.set_unless_own(number, Permit::Taken);
+            self.rooms[key].permits.set_unless_own(number, PermitState::Taken);
         } else {
             self.first_waits(key);
             let room = &mut self.rooms[key];
-            (room.freed, room.in_lane) = (0, false);
+            (room.freed, room.told, room.in_lane) = (0, self.commands, false);
             // A claim that was about to be sent would find the lock held.
             let turn = room.turn.map(|turn| &mut self.claims[turn]);
             if let Some(turn) = turn.filter(|turn| turn.is_asking()) {
@@ -196,7 +196,7 @@ impl<C: Clone> Core<C> {
         }
         (room.seen, room.freed) = (None, self.commands);
         if let Some(number) = number {
-            room.permits.set_unless_own(number, Permit::Free);
+            room.permits.set_unless_own(number, PermitState::Free);
         }
         if !room.queue.is_empty() {
             self.ask_in_slot(now, key);
@@ -241,17 +241,17 @@ impl<C: Clone> Core<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Kind;
+    use crate::protocol::IdKind;
 
     /// The id of a claim says which process has acquired the lock, that of a resumption or a detachment does not.
     #[test]
     fn a_change_of_hands_counts_as_no_acquisition() {
         let mark = [7; 6];
         let of_kind = |kind| rival(&Id::new(mark, kind, 9).text("anna"));
-        for kind in [Kind::Single, Kind::Set, Kind::Permit] {
+        for kind in [IdKind::Single, IdKind::Set, IdKind::Permit] {
             assert_eq!(of_kind(kind), Some((Some(mark), 9 * MS)), "{kind:?}");
         }
-        for kind in [Kind::Resumed, Kind::ResumedSet] {
+        for kind in [IdKind::Resumed, IdKind::ResumedSet] {
             assert_eq!(of_kind(kind), None, "{kind:?}");
         }
         for is_of_set in [false, true] {

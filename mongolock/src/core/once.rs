@@ -5,7 +5,7 @@ use crate::protocol::{Ms, Until};
 
 /// How often the work under a lock may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Once {
+pub(crate) enum OncePolicy {
     /// Once in each period: the periods are multiples of this time since 1970-01-01 UTC by the server's clock.
     PerPeriod(Ms),
     /// Once until the mark ends, this time after the success.
@@ -21,7 +21,7 @@ pub(crate) struct Period {
     pub(super) ends: Time,
 }
 
-impl Once {
+impl OncePolicy {
     /// The end of the mark for work whose lock was acquired at this time of the server.
     pub(crate) fn mark_until(self, acquired_at: Ms) -> Until {
         match self {

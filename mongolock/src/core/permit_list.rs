@@ -4,11 +4,11 @@ use super::slab::Key;
 
 /// The permits of a semaphore by their numbers; a lock has none.
 #[derive(Debug, Clone, Default, Hash)]
-pub(super) struct PermitList(Vec<Permit>);
+pub(super) struct PermitList(Vec<PermitState>);
 
 /// What this process knows about one permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Permit {
+pub(super) enum PermitState {
     Unknown,
     Free,
     /// This claim of the process has the permit, or may get it.
@@ -16,7 +16,7 @@ pub(super) enum Permit {
     Taken,
 }
 
-impl Permit {
+impl PermitState {
     fn may_be_free(self) -> bool {
         matches!(self, Self::Unknown | Self::Free)
     }
@@ -27,7 +27,7 @@ impl Permit {
 }
 
 impl PermitList {
-    fn count(&self, is_counted: fn(Permit) -> bool) -> usize {
+    fn count(&self, is_counted: fn(PermitState) -> bool) -> usize {
         self.0.iter().filter(|permit| is_counted(**permit)).count()
     }
 
@@ -35,35 +35,35 @@ impl PermitList {
         self.0.is_empty()
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<Permit> {
+    pub(super) fn get(&self, number: u32) -> Option<PermitState> {
         self.0.get(number as usize).copied()
     }
 
     /// A caller uses this number of permits.
     pub(super) fn widen(&mut self, width: u32) {
         let more = (width as usize).saturating_sub(self.0.len());
-        self.0.extend(std::iter::repeat_n(Permit::Unknown, more));
+        self.0.extend(std::iter::repeat_n(PermitState::Unknown, more));
     }
 
     /// The number of calls that can ask at the same time; one for a lock.
     pub(super) fn free(&self) -> usize {
-        self.count(Permit::may_be_free).max(1)
+        self.count(PermitState::may_be_free).max(1)
     }
 
     /// Whether no permit may be free.
     pub(super) fn is_full(&self) -> bool {
-        self.count(Permit::may_be_free) == 0
+        self.count(PermitState::may_be_free) == 0
     }
 
     /// Whether claims of this process have or may get all other permits.
     pub(super) fn are_others_own(&self) -> bool {
-        self.count(Permit::is_own) + 1 >= self.0.len()
+        self.count(PermitState::is_own) + 1 >= self.0.len()
     }
 
     /// The claims that have or may get the first `width` permits, if all of these permits belong to this process.
     pub(super) fn owners(&self, width: u32) -> Option<impl Iterator<Item = Key>> {
-        let owner = |permit: &Permit| match permit {
-            Permit::Own(key) => Some(*key),
+        let owner = |permit: &PermitState| match permit {
+            PermitState::Own(key) => Some(*key),
             _ => None,
         };
         let first = &self.0[..self.0.len().min(width as usize)];
@@ -71,22 +71,22 @@ impl PermitList {
         are_own.then(|| first.iter().filter_map(owner))
     }
 
-    pub(super) fn set(&mut self, number: u32, permit: Permit) {
+    pub(super) fn set(&mut self, number: u32, permit: PermitState) {
         if let Some(before) = self.0.get_mut(number as usize) {
             *before = permit;
         }
     }
 
     /// The same, unless a claim of this process has or may get the permit.
-    pub(super) fn set_unless_own(&mut self, number: u32, permit: Permit) {
+    pub(super) fn set_unless_own(&mut self, number: u32, permit: PermitState) {
         if self.get(number).is_some_and(|before| !before.is_own()) {
             self.set(number, permit);
         }
     }
 
     /// The same, if this claim has or may get the permit.
-    pub(super) fn set_if_of(&mut self, number: u32, owner: Key, permit: Permit) {
-        if self.get(number) == Some(Permit::Own(owner)) {
+    pub(super) fn set_if_of(&mut self, number: u32, owner: Key, permit: PermitState) {
+        if self.get(number) == Some(PermitState::Own(owner)) {
             self.set(number, permit);
         }
     }
@@ -94,10 +94,10 @@ impl PermitList {
     /// These permits are taken, and all others that do not belong to this process are free.
     pub(super) fn set_taken(&mut self, taken: impl Iterator<Item = u32>) {
         for number in 0..u32::try_from(self.0.len()).unwrap_or(u32::MAX) {
-            self.set_unless_own(number, Permit::Free);
+            self.set_unless_own(number, PermitState::Free);
         }
         for number in taken {
-            self.set_unless_own(number, Permit::Taken);
+            self.set_unless_own(number, PermitState::Taken);
         }
     }
 
@@ -106,8 +106,8 @@ impl PermitList {
     pub(super) fn choose(&self, width: u32, is_first: bool, start: u32) -> Option<u32> {
         let width = width.min(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let may_be_free = |number: &u32| match self.0[*number as usize] {
-            Permit::Free => true,
-            Permit::Unknown => is_first || width == 1,
+            PermitState::Free => true,
+            PermitState::Unknown => is_first || width == 1,
             _ => false,
         };
         (start..width).chain(0..start.min(width)).find(may_be_free)

@@ -4,7 +4,7 @@
 use super::event::{Lane, Report, Seen};
 use super::lanes::Flight;
 use super::limits::FIRST_PAUSE;
-use super::permit_list::Permit;
+use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Claim, Core};
 use super::time::Time;
@@ -50,7 +50,7 @@ impl<C: Clone> Core<C> {
         let claim = self.new_claim(key);
         self.claims[claim].permit = permit;
         if let Some(number) = permit {
-            self.rooms[key].permits.set(number, Permit::Own(claim));
+            self.rooms[key].permits.set(number, PermitState::Own(claim));
         }
         Some(claim)
     }
@@ -82,7 +82,11 @@ impl<C: Clone> Core<C> {
         if let Some(number) = claim.permit {
             // The permit may have been released while the command was in flight.
             let is_taken = seen.is_some() && flight.number > room.freed;
-            let permit = if is_taken { Permit::Taken } else { Permit::Unknown };
+            let permit = if is_taken {
+                PermitState::Taken
+            } else {
+                PermitState::Unknown
+            };
             room.permits.set_if_of(number, key, permit);
         }
         claim.is_unclear |= claim.flights > 0;
@@ -146,7 +150,11 @@ impl<C: Clone> Core<C> {
     pub(super) fn free_permit(&mut self, key: Key, is_free: bool) {
         let claim = &self.claims[key];
         if let Some(number) = claim.permit {
-            let permit = if is_free { Permit::Free } else { Permit::Unknown };
+            let permit = if is_free {
+                PermitState::Free
+            } else {
+                PermitState::Unknown
+            };
             let room = &mut self.rooms[claim.room];
             room.permits.set_if_of(number, key, permit);
             if is_free {
@@ -159,14 +167,14 @@ impl<C: Clone> Core<C> {
     /// A claim that was about to be sent would find the permit held.
     pub(super) fn take_back_claim(&mut self, now: Time, key: Key, number: u32) {
         let room = &mut self.rooms[key];
-        let Some(Permit::Own(owner)) = room.permits.get(number) else {
+        let Some(PermitState::Own(owner)) = room.permits.get(number) else {
             return;
         };
         let claim = &mut self.claims[owner];
         if !claim.is_asking() || claim.flights > 0 || claim.is_unclear || claim.resumes.is_some() {
             return;
         }
-        room.permits.set(number, Permit::Taken);
+        room.permits.set(number, PermitState::Taken);
         self.give_up(now, owner);
     }
 }

@@ -3,11 +3,11 @@
 //! The command is repeated while the lease lasts; a claim that gets another id is renewed meanwhile. A release is sent once more when no
 //! late claim can take effect any more.
 
-use super::event::{Ended, Ending, Fault, FaultKind, Lane, Notice, Outcome, Rules};
+use super::event::{EndResult, Ended, Ending, Fault, FaultKind, Lane, Notice, Rules};
 use super::lanes::Flight;
 use super::limits;
 use super::slab::Key;
-use super::state::{Claim, Closing, Core, Due, End, Lease, Stage};
+use super::state::{Claim, Closing, Core, Due, End, LeaseTimes, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{LockId, Ms, Name, Reply, Sight, Until};
 
@@ -63,7 +63,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// What becomes of the claim in this place; `None` if it has no lease any more.
-    fn other_id(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(End, Lease)> {
+    fn other_id(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(End, LeaseTimes)> {
         let claim = self.claims.get(key).filter(|claim| claim.is_held())?;
         let mut lease = claim.lease?;
         let end = match how {
@@ -120,7 +120,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// The claim has left its lock, or the command was in vain.
-    fn ended(&mut self, now: Time, sent: Time, key: Key, ended: Outcome) {
+    fn ended(&mut self, now: Time, sent: Time, key: Key, ended: EndResult) {
         let claim = &mut self.claims[key];
         let room = claim.room;
         let Stage::Ending(closing) = &mut claim.stage else {

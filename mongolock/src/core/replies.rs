@@ -1,13 +1,13 @@
 //! The end of a command: its replies are given to their claims, and rows that have failed together are sent separately.
 
-use super::event::{Failed, Fault, FaultKind, Lane, Report, Saw};
+use super::event::{FailedCommand, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
 use super::limits::{OVERLOAD_PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
 use super::state::{Claim, Core, Stage};
 use super::time::Time;
-use crate::protocol::{Order, Reply};
+use crate::protocol::{Reply, RowOrder};
 
 impl<C: Clone> Core<C> {
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {
@@ -19,7 +19,7 @@ impl<C: Clone> Core<C> {
                 self.ends_pause(flight.lane);
                 let is_missed = |core: &Self, key: Key, reply: &Reply| {
                     let own = core.claims.get(key).and_then(|own| own.own_sight(reply));
-                    flight.order == Order::StopAtMiss && own.is_none()
+                    flight.order == RowOrder::StopAtMiss && own.is_none()
                 };
                 // What a set has missed is not under way any more when another part of it is.
                 for (claim, reply) in flight.keys.iter().zip(&replies) {
@@ -91,7 +91,7 @@ impl<C: Clone> Core<C> {
         // The fault may be that of one row. Renewals whose connection was cut are sent together again.
         let may_be_of_one = match lane {
             Lane::Renewals => fault.kind == FaultKind::Blocked || is_of_document,
-            _ => (fault.kind != FaultKind::Refused || is_of_document) && flight.order == Order::Each,
+            _ => (fault.kind != FaultKind::Refused || is_of_document) && flight.order == RowOrder::Each,
         };
         if fault.kind == FaultKind::Blocked && is_together {
             // Those before the blocked document are applied.
@@ -143,7 +143,7 @@ impl<C: Clone> Core<C> {
         };
         let repeated_at = repeated_at.filter(|_| lane == Lane::Renewals || fault.kind != FaultKind::Refused);
         let of_call = || first.map(|caller| caller.join.cell.clone());
-        let failed = Failed {
+        let failed = FailedCommand {
             lane,
             number: flight.keys.len(),
             name: claim.map_or_else(|| room.name.clone(), |claim| self.document_of(claim)),
@@ -161,9 +161,11 @@ impl<C: Clone> Core<C> {
         let are_many = flight.lane == Lane::Renewals && keys.len() > RENEWALS_APART;
         let parts = keys.chunks(if are_many { RENEWALS_APART } else { 1 });
         match flight.order {
-            Order::StopAtMiss => queue.apart.push_front((flight.order, keys.clone())),
-            Order::Each if is_rejected => keys.iter().rev().for_each(|key| queue.waiting.push_front(*key)),
-            Order::Each => queue.apart.extend(parts.map(|part| (Order::Each, part.to_vec()))),
+            RowOrder::StopAtMiss => queue.apart.push_front((flight.order, keys.clone())),
+            RowOrder::Each if is_rejected => keys.iter().rev().for_each(|key| queue.waiting.push_front(*key)),
+            RowOrder::Each => queue
+                .apart
+                .extend(parts.map(|part| (RowOrder::Each, part.to_vec()))),
         }
         for key in keys {
             let Some(claim) = self.claims.get_mut(*key) else {

@@ -3,9 +3,9 @@
 
 use super::event::{Cause, Fault, FaultKind, Join, Lane};
 use super::limits::PAUSE;
-use super::permit_list::Permit;
+use super::permit_list::PermitState;
 use super::slab::Key;
-use super::state::{Claim, Core, Lease, Stage};
+use super::state::{Claim, Core, LeaseTimes, Stage};
 use super::time::Time;
 use crate::protocol::{LockId, Ms, Name, Reply};
 
@@ -28,7 +28,7 @@ impl<C: Clone> Core<C> {
             if let Some(number) = permit {
                 let permits = &mut self.rooms[room].permits;
                 permits.widen(number + 1);
-                permits.set_unless_own(number, Permit::Own(key));
+                permits.set_unless_own(number, PermitState::Own(key));
             }
             self.callers[caller].won.push(key);
         }
@@ -41,7 +41,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// A claim has its lease. The caller gets all leases together.
-    pub(super) fn resumed(&mut self, now: Time, key: Key, lease: Lease) {
+    pub(super) fn resumed(&mut self, now: Time, key: Key, lease: LeaseTimes) {
         let claim = &mut self.claims[key];
         let Some(caller) = claim.caller else { return };
         claim.lease = Some(lease);

@@ -6,7 +6,7 @@ use super::limits::{COPIES, LINGER, LINGER_LISTENING};
 use super::slab::Key;
 use super::state::{Claim, Core, Due, Room};
 use super::time::{Span, Time};
-use crate::protocol::{Name, Order};
+use crate::protocol::{Name, RowOrder};
 
 impl<C: Clone> Core<C> {
     pub(super) fn room_of(&mut self, name: Name) -> Key {
@@ -128,7 +128,7 @@ impl<C: Clone> Core<C> {
 
     /// It has a command of its own.
     pub(super) fn go_apart(&mut self, lane: Lane, key: Key) {
-        self.lane(lane).apart.push_back((Order::Each, vec![key]));
+        self.lane(lane).apart.push_back((RowOrder::Each, vec![key]));
     }
 
     pub(super) fn lane(&mut self, lane: Lane) -> &mut Queue {

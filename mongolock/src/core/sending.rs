@@ -8,7 +8,7 @@ use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::text::owner;
-use crate::protocol::{Id, Kind, LockId, Ms, Name, Order, Row, Then, When};
+use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
 
 impl<C: Clone> Core<C> {
     /// Sends the commands that may be in flight.
@@ -24,9 +24,9 @@ impl<C: Clone> Core<C> {
     }
 
     fn pump_lane(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane) {
-        for order in [Order::Each, Order::StopAtMiss] {
-            let is_alone = order == Order::Each;
-            let is_next = |(own, _): &(Order, _)| *own == order;
+        for order in [RowOrder::Each, RowOrder::StopAtMiss] {
+            let is_alone = order == RowOrder::Each;
+            let is_next = |(own, _): &(RowOrder, _)| *own == order;
             while let Some(place) = self.lane(lane).apart.iter().position(is_next)
                 && self.has_room(now, lane, is_alone)
                 && let Some((_, keys)) = self.lane(lane).apart.remove(place)
@@ -48,7 +48,7 @@ impl<C: Clone> Core<C> {
                 number => number.min(limits::GROUP[lane as usize]),
             };
             let keys = queue.waiting.drain(..number).collect();
-            self.send(luck, now, lane, keys, (Order::Each, false));
+            self.send(luck, now, lane, keys, (RowOrder::Each, false));
         }
     }
 
@@ -74,7 +74,7 @@ impl<C: Clone> Core<C> {
         now: Time,
         lane: Lane,
         mut keys: Vec<Key>,
-        (order, is_alone): (Order, bool),
+        (order, is_alone): (RowOrder, bool),
     ) {
         let mut flight = Flight {
             number: self.commands + 1,
@@ -214,10 +214,10 @@ impl<C: Clone> Core<C> {
             *limit = (*limit).min(limits::LIMIT_OF_COPY);
         }
         let kind = match () {
-            () if is_resumption => Kind::Resumed,
-            () if claim.permit.is_some() => Kind::Permit,
-            () if caller.is_set() => Kind::Set,
-            () => Kind::Single,
+            () if is_resumption => IdKind::Resumed,
+            () if claim.permit.is_some() => IdKind::Permit,
+            () if caller.is_set() => IdKind::Set,
+            () => IdKind::Single,
         };
         let slot = u8::try_from((limits::SLOT + self.trip) / MS).unwrap_or(u8::MAX);
         let conf = &self.conf;

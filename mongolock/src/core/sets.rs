@@ -1,10 +1,10 @@
 //! How a caller gets its locks: in the order of their names, with one command as many as are free.
 
-use super::event::{Cause, Ended, Grant, Lane, Notice, Outcome};
+use super::event::{Cause, EndResult, Ended, Grant, Lane, Notice};
 use super::slab::Key;
 use super::state::{Caller, Core};
 use super::time::{MS, Time};
-use crate::protocol::Order;
+use crate::protocol::RowOrder;
 
 impl<C: Clone> Core<C> {
     /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
@@ -44,7 +44,7 @@ impl<C: Clone> Core<C> {
         }
         match claims[..] {
             [claim] => self.lane(lane).waiting.push_back(claim),
-            _ => self.lane(lane).apart.push_back((Order::StopAtMiss, claims)),
+            _ => self.lane(lane).apart.push_back((RowOrder::StopAtMiss, claims)),
         }
     }
 
@@ -162,13 +162,13 @@ impl<C: Clone> Core<C> {
     }
 
     /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
-    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: Outcome) {
+    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: EndResult) {
         let Some(key) = key else { return };
         let Some(caller) = self.callers.get_mut(key) else {
             return;
         };
-        let is_lost = |ended: &Outcome| matches!(ended, Ok(Ended::Lost));
-        let is_worse = |before: &Outcome| is_lost(before) || before.is_err() && !is_lost(&ended);
+        let is_lost = |ended: &EndResult| matches!(ended, Ok(Ended::Lost));
+        let is_worse = |before: &EndResult| is_lost(before) || before.is_err() && !is_lost(&ended);
         let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
         caller.left -= 1;
         if caller.left > 0 {

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-pub(super) use super::claim::{Claim, Closing, End, Lease, Postponed, Stage, Unknown};
-use super::event::{Effect, Fault, Join, Notice, Outcome, Report, Seen};
+pub(super) use super::claim::{Claim, Closing, End, LeaseTimes, Postponed, Stage, Unknown};
+use super::event::{Effect, EndResult, Fault, Join, Notice, Report, Seen};
 use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -116,7 +116,7 @@ pub(super) struct Caller<C> {
     /// Once its holder is done: who waits for its end, the number of its claims that have not ended yet, and how the others have.
     pub(super) waiter: Option<C>,
     pub(super) left: usize,
-    pub(super) ended: Option<Outcome>,
+    pub(super) ended: Option<EndResult>,
 }
 
 /// A lock, or all permits of a semaphore, in this process.
@@ -140,6 +140,8 @@ pub(super) struct Room {
     pub(super) misses: u32,
     /// The number of commands that were sent before the lock was last known to be free: replies to them are outdated.
     pub(super) freed: u64,
+    /// The same for the last event that said that it is taken.
+    pub(super) told: u64,
     /// The last known holder, and the failure of the last command, with their times.
     pub(super) seen: Option<(Time, Seen)>,
     pub(super) fault: Option<(Time, Fault)>,

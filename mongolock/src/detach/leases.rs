@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use crate::backoff::Repetitions;
 use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{About, Call, Hold, Wish};
+use crate::engine::{About, AcquireCall, Hold, Wish};
 use crate::handle::invalid;
 use crate::options::{OnBusy, Options, check_ttl};
 use crate::store::refusals::Refusals;
@@ -131,7 +131,7 @@ impl LockProvider {
             is_inside_hold: LockContext::is_inside_hold(self.engine()),
             on_busy: OnBusy::TryOnce,
         };
-        Call::begin(self.engine(), wish)?.await
+        AcquireCall::begin(self.engine(), wish)?.await
     }
 
     /// Extends a detached lease to this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new

@@ -7,19 +7,19 @@ use std::task::Waker;
 
 use tracing::level_filters::LevelFilter;
 
-use super::reports::Report;
+use super::reports::EngineReport;
 
 thread_local!(static STEPS: RefCell<Steps> = const { RefCell::new(Steps::NONE) });
 
 /// The steps of a thread.
 struct Steps {
-    waiting: VecDeque<Step>,
+    waiting: VecDeque<Deferred>,
     are_run: bool,
 }
 
-enum Step {
+enum Deferred {
     Wake(Waker),
-    Report(Report),
+    Report(EngineReport),
 }
 
 impl Steps {
@@ -29,7 +29,7 @@ impl Steps {
     };
 
     /// The next step; `None` for a second loop inside a step of the first one.
-    fn next(&mut self, is_begin: bool) -> Option<Step> {
+    fn next(&mut self, is_begin: bool) -> Option<Deferred> {
         if is_begin && self.are_run {
             return None;
         }
@@ -39,7 +39,7 @@ impl Steps {
     }
 }
 
-impl Step {
+impl Deferred {
     fn wait(self) {
         let mut step = Some(self);
         let _ = STEPS.try_with(|steps| steps.borrow_mut().waiting.extend(step.take()));
@@ -52,13 +52,13 @@ impl Step {
 
 /// Wakes these callers at the next [`run`] of this thread.
 pub(super) fn wake(wakers: &mut Vec<Waker>) {
-    wakers.drain(..).map(Step::Wake).for_each(Step::wait);
+    wakers.drain(..).map(Deferred::Wake).for_each(Deferred::wait);
 }
 
 /// Reports something at the next [`run`] of this thread, if anything would get it.
-pub(super) fn report(report: Report) {
+pub(super) fn report(report: EngineReport) {
     if cfg!(feature = "metrics") || LevelFilter::current() != LevelFilter::OFF {
-        Step::Report(report).wait();
+        Deferred::Report(report).wait();
     }
 }
 
@@ -71,8 +71,8 @@ pub(super) fn run() {
     while let Ok(Some(present)) = step {
         // The caller's runtime or the program's subscriber has reported the panic.
         let _ = catch_unwind(AssertUnwindSafe(|| match present {
-            Step::Wake(waker) => waker.wake(),
-            Step::Report(report) => report.tell(),
+            Deferred::Wake(waker) => waker.wake(),
+            Deferred::Report(report) => report.tell(),
         }));
         step = next(false);
     }

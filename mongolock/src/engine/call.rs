@@ -12,10 +12,10 @@ use super::clock::duration;
 use super::hold::Hold;
 use super::state::{About, Engine, Event, Lease};
 use super::words;
-use crate::core::{Join, Key, Once, Rules, Time, Wanted};
+use crate::core::{Join, Key, OncePolicy, Rules, Time, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
-use crate::once;
+use crate::once::Once;
 use crate::options::{OnBusy, Options};
 use crate::store::millis;
 use crate::{LockError, trace};
@@ -31,7 +31,7 @@ pub(crate) struct Wish<'a> {
 }
 
 /// A call that has begun. If it is dropped, it leaves its queue, and a hold that it was given meanwhile ends.
-pub(crate) struct Call {
+pub(crate) struct AcquireCall {
     lease: Arc<Lease>,
     span: Span,
     begun: Time,
@@ -41,7 +41,7 @@ pub(crate) struct Call {
     outcome: AcquireOutcome,
 }
 
-impl Call {
+impl AcquireCall {
     /// Begins a call: a task that polls it gets the hold, or the error for a lock that is busy.
     pub(crate) fn begin(engine: &Arc<Engine>, wish: Wish<'_>) -> Result<Self, LockError> {
         if engine.is_forked() {
@@ -135,7 +135,7 @@ impl Call {
     }
 }
 
-impl Future for Call {
+impl Future for AcquireCall {
     type Output = Result<Hold, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -145,7 +145,7 @@ impl Future for Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for AcquireCall {
     fn drop(&mut self) {
         if self.outcome == AcquireOutcome::Cancelled {
             self.span.in_scope(|| self.leave());
@@ -164,8 +164,8 @@ fn rules(options: &Options) -> Rules {
         max_hold: options.max_hold.map(millis),
         min_hold: millis(options.min_hold),
         once: options.once.map(|once| match once {
-            once::Once::PerPeriod(period) => Once::PerPeriod(millis(period)),
-            once::Once::Kept(retention) => Once::Kept(millis(retention)),
+            Once::PerPeriod(period) => OncePolicy::PerPeriod(millis(period)),
+            Once::Kept(retention) => OncePolicy::Kept(millis(retention)),
         }),
     }
 }

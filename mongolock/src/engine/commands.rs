@@ -13,7 +13,7 @@ use super::state::{Command, Engine, Event};
 use super::stream::watch;
 use crate::core::limits::NO_REPLY;
 use crate::core::{Key, Saw, Span, Time};
-use crate::protocol::{Name, Order};
+use crate::protocol::{Name, RowOrder};
 use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
@@ -22,7 +22,7 @@ use crate::{LockError, permit_id};
 
 /// A command that has a reply.
 #[derive(Clone, Copy)]
-struct Flight {
+struct SentCommand {
     key: Key,
     /// Its time limit at the server.
     limit: Span,
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Sends a command, or returns it if there is no runtime.
     fn send_one(self: &Arc<Self>, command: Command) -> Option<Command> {
-        let flight = Flight::of(&command);
+        let flight = SentCommand::of(&command);
         if let Some(flight) = flight.filter(|_| self.store.never_waits()) {
             if let Some(result) = at_once(perform(&self.store, &command)) {
                 self.decide(self.ended(flight, result));
@@ -85,7 +85,7 @@ impl Engine {
 
     /// The event for a command that has ended. What a refusal of the user means depends on how long there have been
     /// refusals, because they may be temporary.
-    fn ended(&self, flight: Flight, result: Result<Event, NotRun>) -> Event {
+    fn ended(&self, flight: SentCommand, result: Result<Event, NotRun>) -> Event {
         let failed = match result {
             Ok(event) => return event,
             Err(failed) => failed,
@@ -102,11 +102,11 @@ impl Engine {
     }
 }
 
-impl Flight {
+impl SentCommand {
     /// `None` for a command without a reply.
     fn of(command: &Command) -> Option<Self> {
         let (key, limit, is_group) = match command {
-            Command::Run(key, rows, order, limit) => (key, limit, rows.len() > 1 && *order == Order::Each),
+            Command::Run(key, rows, order, limit) => (key, limit, rows.len() > 1 && *order == RowOrder::Each),
             Command::Look(key, _, limit) => (key, limit, false),
             _ => return None,
         };
@@ -126,7 +126,7 @@ impl Flight {
 /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
 async fn run(
     engine: Arc<Engine>,
-    flight: Flight,
+    flight: SentCommand,
     command: Command,
     by: Time,
     ends: Ends<impl FnOnce() -> Event>,

@@ -14,14 +14,14 @@ use crate::store::NotRun;
 /// The error of a command in a fault of the core.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-struct Failed {
+struct CommandError {
     error: LockError,
     /// The command had a short time limit, and was ended by the server while it waited for a blocked document: the
     /// error does not say whether the lock is held.
     is_out_of_time: bool,
 }
 
-impl Failed {
+impl CommandError {
     fn into_fault(self, (kind, may_be_applied): (FaultKind, bool)) -> Fault {
         Fault {
             kind,
@@ -46,7 +46,7 @@ pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Du
         kind(&error, failed.may_be_applied, refused_for)
     };
     let is_out_of_time = limit < SLOW && is_delayed(&error);
-    Failed {
+    CommandError {
         error,
         is_out_of_time,
     }
@@ -56,7 +56,7 @@ pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Du
 /// A command had no reply within its time limit, or its runtime has ended.
 pub(super) fn no_reply(waited: Duration) -> Fault {
     let (error, is_out_of_time) = (LockError::no_reply("command", waited), false);
-    Failed {
+    CommandError {
         error,
         is_out_of_time,
     }
@@ -64,12 +64,12 @@ pub(super) fn no_reply(waited: Duration) -> Fault {
 }
 
 pub(super) fn error_of(fault: &Fault) -> LockError {
-    Failed::of(fault).error.clone()
+    CommandError::of(fault).error.clone()
 }
 
 /// Whether the command of this fault had too little time.
 pub(super) fn is_out_of_time(fault: &Fault) -> bool {
-    Failed::of(fault).is_out_of_time
+    CommandError::of(fault).is_out_of_time
 }
 
 /// The kind of a fault, and whether the command may have been applied.

@@ -9,8 +9,8 @@ use tracing::level_filters::LevelFilter;
 
 use super::after;
 use super::clock::duration;
-use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
-use crate::core::{self, Ended, Ending, Failure, Key, Time};
+use super::state::{Event, Granted, How, Lease, State, Step};
+use crate::core::{self, CallFailure, EndResult, Ended, Ending, Key, Time};
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
@@ -277,10 +277,10 @@ impl Lease {
     }
 
     /// The outcome of the call, when it has one.
-    pub(super) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(super) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), CallFailure>> {
         self.poll(cx, |state| match &state.step {
             Step::Waits | Step::Left => None,
-            Step::Failed(failure) => Some(Err(Failure::clone(failure))),
+            Step::Failed(failure) => Some(Err(CallFailure::clone(failure))),
             _ => Some(Ok(())),
         })
     }
@@ -320,7 +320,7 @@ impl Lease {
     }
 
     /// How the hold has ended.
-    pub(super) async fn until_ended(&self) -> Outcome {
+    pub(super) async fn until_ended(&self) -> EndResult {
         self.until(|state| match &state.step {
             Step::Lost(_) => Some(Ok(Ended::Lost)),
             Step::Ended(ended) => Some(ended.clone()),

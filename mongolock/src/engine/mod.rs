@@ -21,7 +21,7 @@ mod tests;
 mod timer;
 mod words;
 
-pub(crate) use call::{Call, Wish};
+pub(crate) use call::{AcquireCall, Wish};
 pub(crate) use hold::Hold;
 pub(crate) use lease::CancelShield;
 #[cfg(test)]

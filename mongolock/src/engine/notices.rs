@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::after;
-use super::reports::Report;
-use super::state::{Event, Granted, How, Lease, Outcome, State, Step};
+use super::reports::EngineReport;
+use super::state::{Event, Granted, How, Lease, State, Step};
 use crate::LossReason;
-use crate::core::{self, Ended, Ending, Grant, Loss, Notice, Time, relied_on};
+use crate::core::{self, EndResult, Ended, Ending, Grant, Loss, Notice, Time, relied_on};
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;
@@ -85,7 +85,7 @@ impl Lease {
                 *lasts = end.max(*lasts);
                 if before < end {
                     let lasts = relied_on(millis(self.about.options.expiry));
-                    after::report(Report::Renewed(Arc::clone(self), now - before + lasts));
+                    after::report(EngineReport::Renewed(Arc::clone(self), now - before + lasts));
                 }
             }
             _ => {}
@@ -94,17 +94,17 @@ impl Lease {
 
     pub(super) fn lose(self: &Arc<Self>, state: &mut State, now: Time, reason: LossReason) {
         state.step = Step::Lost(reason);
-        after::report(Report::Lost(Arc::clone(self), now, reason));
+        after::report(EngineReport::Lost(Arc::clone(self), now, reason));
     }
 
     /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
-    fn ended(self: &Arc<Self>, state: &mut State, now: Time, ended: Outcome) -> Option<Event> {
+    fn ended(self: &Arc<Self>, state: &mut State, now: Time, ended: EndResult) -> Option<Event> {
         let how = match state.step {
             Step::Ending(how, _) => how,
             Step::Lost(_) | Step::Ended(_) => return None,
             _ => How::Mark,
         };
-        after::report(Report::Ended(Arc::clone(self), now, how, ended.clone()));
+        after::report(EngineReport::Ended(Arc::clone(self), now, how, ended.clone()));
         state.step = match ended {
             Ok(Ended::Lost) => Step::Lost(LossReason::Gone),
             ended => Step::Ended(ended),

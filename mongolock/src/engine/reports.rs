@@ -6,23 +6,23 @@ use tracing::Span;
 
 use super::clock::duration;
 use super::faults::error_of;
-use super::state::{How, Lease, Outcome};
-use crate::core::{self, Ended, Failed, FaultKind, Lane, MS, Time};
+use super::state::{How, Lease};
+use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
 use crate::{LockError, LossReason, home, permit_id, trace};
 
 /// It is reported when no mutex is held, because the program's subscriber may block.
-pub(super) enum Report {
+pub(super) enum EngineReport {
     Core(core::Report<Arc<Lease>>),
     /// With the age of the lease at its renewal.
     Renewed(Arc<Lease>, core::Span),
     /// With the time of the loss.
     Lost(Arc<Lease>, Time, LossReason),
     /// With the time of the end.
-    Ended(Arc<Lease>, Time, How, Outcome),
+    Ended(Arc<Lease>, Time, How, EndResult),
 }
 
-impl Report {
+impl EngineReport {
     pub(super) fn tell(self) {
         home::tell(move || self.span().in_scope(|| self.report()));
     }
@@ -58,7 +58,7 @@ impl Report {
 }
 
 /// Reports a failed command that is repeated. A command that is not repeated is reported at its end.
-fn report_failed(failed: &Failed<Arc<Lease>>) {
+fn report_failed(failed: &FailedCommand<Arc<Lease>>) {
     let Some(pause) = failed.pause.map(duration) else {
         return;
     };
@@ -80,7 +80,7 @@ fn report_lost(lease: &Lease, at: Time, reason: LossReason) {
     lease.report(|hold| trace::lost(hold, reason));
 }
 
-fn report_end(lease: &Lease, at: Time, how: How, ended: &Outcome) {
+fn report_end(lease: &Lease, at: Time, how: How, ended: &EndResult) {
     if matches!(ended, Ok(Ended::Lost)) {
         return report_lost(lease, at, LossReason::Gone);
     }

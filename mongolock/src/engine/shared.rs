@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::after;
 use super::clock::{Clock, duration};
-use super::reports::Report;
+use super::reports::EngineReport;
 use super::state::{Decider, Engine, Event, Lease, System};
 use crate::core::{self, Conf, Core, Effect, Key, Luck, MS, Notice, Places, Time};
 use crate::home::Home;
@@ -168,7 +168,9 @@ impl Engine {
                         }
                         returned.extend(lease.note(now, notice));
                     }
-                    Effect::Report(report) if is_new(warned, &report) => after::report(Report::Core(report)),
+                    Effect::Report(report) if is_new(warned, &report) => {
+                        after::report(EngineReport::Core(report));
+                    }
                     Effect::Report(_) => {}
                     command => lock(&self.commands).waiting.push_back(command),
                 }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tracing::Span;
 
 use super::clock::Clock;
-use crate::core::{self, Core, Effect, Ended, Failure, Fault, Time};
+use crate::core::{self, CallFailure, Core, Effect, EndResult, Time};
 use crate::few::Few;
 use crate::home::Home;
 use crate::index_task::IndexTask;
@@ -99,9 +99,6 @@ pub(super) struct Commands {
     pub(super) stream_ended: Arc<AtomicBool>,
 }
 
-/// How a hold has ended, or the fault of the command that was to end it.
-pub(super) type Outcome = Result<Ended, Option<Fault>>;
-
 /// What a call is about.
 pub(crate) struct About {
     /// The names of its locks, in their order; that of a semaphore.
@@ -165,7 +162,7 @@ pub(super) enum Step {
     Waits,
     /// The caller was dropped; a hold that it would get ends.
     Left,
-    Failed(Box<Failure>),
+    Failed(Box<CallFailure>),
     Held {
         until: Time,
         /// The end of the lease at the server, even if a mark that may have been made ends it earlier for the holder.
@@ -175,7 +172,7 @@ pub(super) enum Step {
     },
     /// The holder has ended the hold; the lease lasts until this time.
     Ending(How, Time),
-    Ended(Outcome),
+    Ended(EndResult),
     Lost(LossReason),
 }
 

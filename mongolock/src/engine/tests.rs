@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::{About, Call, Engine, Hold, Wish};
+use super::{About, AcquireCall, Engine, Hold, Wish};
 use crate::LockError;
 use crate::core::Wanted;
 use crate::few::Few;
@@ -45,7 +45,7 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
             is_inside_hold: false,
             on_busy: OnBusy::Wait,
         };
-        Call::begin(&engine, wish)?.await
+        AcquireCall::begin(&engine, wish)?.await
     })
 }
 
@@ -122,5 +122,5 @@ async fn a_stream_that_nobody_wants_any_more_is_not_read() {
 
 #[test]
 fn a_call_is_small() {
-    assert!(size_of::<Call>() <= 88, "{}", size_of::<Call>());
+    assert!(size_of::<AcquireCall>() <= 88, "{}", size_of::<AcquireCall>());
 }

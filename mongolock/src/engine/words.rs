@@ -7,17 +7,17 @@ use mongodb::bson::DateTime;
 use super::clock::duration;
 use super::faults::{error_of, is_out_of_time};
 use super::reports::shown;
-use super::state::{Engine, How, Lease, Outcome};
+use super::state::{Engine, How, Lease};
 use crate::core::limits::SLOW;
-use crate::core::{Cause, Ended, Failure, FaultKind, MS, Seen, Span, Time};
-use crate::error::failure::Failure as StoreFailure;
+use crate::core::{CallFailure, Cause, EndResult, Ended, FaultKind, MS, Seen, Span, Time};
+use crate::error::failure::Failure;
 use crate::error::meaning::Meaning;
 use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
 /// Why a call has not got what it wanted: of a try `Busy` if another holder has the lock.
-pub(super) fn failed(lease: &Lease, failure: &Failure, waited: Duration, on_busy: OnBusy) -> LockError {
+pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration, on_busy: OnBusy) -> LockError {
     let engine = &lease.engine;
     let resumed = lease.about.resumes.unwrap_or(FencingToken::NONE);
     let title = lease.name();
@@ -83,7 +83,7 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
 }
 
 /// The error of a hold whose end its holder has asked for at this time, if it has not ended well.
-pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> Result<(), LockError> {
+pub(super) fn unended(lease: &Lease, how: How, ended: EndResult, begun: Time) -> Result<(), LockError> {
     let fault = match ended {
         Ok(Ended::Lost) => return Err(lease.lost_error()),
         Ok(_) => return Ok(()),
@@ -97,5 +97,5 @@ pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> R
     }
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind == FaultKind::Refused);
     let left = (!is_refused).then_some(lease.about.options.expiry);
-    Err(StoreFailure::unended(request, lease.name(), left, source))
+    Err(Failure::unended(request, lease.name(), left, source))
 }

@@ -4,14 +4,14 @@ use std::task::{Context, Poll, ready};
 use super::kind::HeldAs;
 use super::{Lock, LockKind};
 use crate::LockError;
-use crate::engine::Call;
+use crate::engine::AcquireCall;
 use crate::options::OnBusy;
 
 /// The future of [`Lock::acquire`]. It contains the lock until its first poll, and then the call: an `async` block
 /// would contain both.
 pub(super) enum Acquire<K> {
     New(Lock<K>),
-    Begun(Call),
+    Begun(AcquireCall),
     Ended,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::rendered::{Flaw, RenderedName, invalid};
-use super::rendering::Name;
+use super::rendering::NameBuilder;
 use crate::LockError;
 
 /// A value whose type has declared its lock names, each with its template. Derive it; see [the derive macro].
@@ -60,7 +60,11 @@ pub trait LockName: IntoLockName {
     /// ```
     #[must_use]
     fn name(&self) -> String {
-        self.render(Name::unlimited()).finish().text().as_ref().to_owned()
+        self.render(NameBuilder::unlimited())
+            .finish()
+            .text()
+            .as_ref()
+            .to_owned()
     }
 
     /// The template as it is declared, such as `report:<tenant>:<id>`. It has few values, so it can label a metric; see
@@ -70,13 +74,13 @@ pub trait LockName: IntoLockName {
 
     /// Appends the name.
     #[doc(hidden)]
-    fn render(&self, name: Name) -> Name;
+    fn render(&self, name: NameBuilder) -> NameBuilder;
 }
 
 /// The name that a value declares, for the expansion of the attribute.
 #[must_use]
-pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> Name {
-    lock.render(Name::limited())
+pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> NameBuilder {
+    lock.render(NameBuilder::limited())
 }
 
 /// A value that can name a lock: everything that implements `Display`, such as a string, a number or an `ObjectId`, and
@@ -99,13 +103,13 @@ pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> Name {
 pub trait IntoLockName {
     /// Appends the name.
     #[doc(hidden)]
-    fn into_lock_name(self, name: Name) -> Name;
+    fn into_lock_name(self, name: NameBuilder) -> NameBuilder;
 }
 
 // The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Display> IntoLockName for T {
-    fn into_lock_name(self, name: Name) -> Name {
+    fn into_lock_name(self, name: NameBuilder) -> NameBuilder {
         name.add(None, &self)
     }
 }
@@ -113,14 +117,14 @@ impl<T: Display> IntoLockName for T {
 impl RenderedName {
     /// Renders a name.
     pub(crate) fn new(value: impl IntoLockName) -> Self {
-        value.into_lock_name(Name::limited()).finish()
+        value.into_lock_name(NameBuilder::limited()).finish()
     }
 }
 
 /// Renders a name that is not a lock's own but may be that of any document, so its length has no limit and no rule
 /// applies to it.
 pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
-    let name = value.into_lock_name(Name::unlimited()).finish();
+    let name = value.into_lock_name(NameBuilder::unlimited()).finish();
     match name.flaw.as_deref() {
         Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
         _ => Ok(name.text.as_ref().to_owned()),

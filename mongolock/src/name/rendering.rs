@@ -7,7 +7,7 @@ use super::rendered::{Flaw, MAX_BYTES, RenderedName};
 
 /// A lock's name while it is rendered: at its limit it stops the rendering.
 #[derive(Debug)]
-pub struct Name {
+pub struct NameBuilder {
     text: String,
     /// The number of bytes that are kept.
     limit: usize,
@@ -31,7 +31,7 @@ pub trait NameValue: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> NameValue for T {}
 
-impl Name {
+impl NameBuilder {
     /// An empty name of at most 1024 bytes.
     pub(crate) fn limited() -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Name {
     }
 }
 
-impl Write for Name {
+impl Write for NameBuilder {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.too_long {
             return Err(fmt::Error);
@@ -141,10 +141,10 @@ impl Write for Name {
 impl RenderedName {
     /// The name with this text at its end.
     pub(crate) fn with_end(self, end: &str) -> Self {
-        let name = Name {
+        let name = NameBuilder {
             flaw: self.flaw.map(|flaw| *flaw),
             template: self.template,
-            ..Name::limited()
+            ..NameBuilder::limited()
         };
         name.text(&self.text).text(end).finish()
     }

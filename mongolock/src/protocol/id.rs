@@ -3,7 +3,7 @@
 //! | bytes | a claim | a detached lease |
 //! |---|---|---|
 //! | 0 to 5 | the mark of the provider | from the text of the handle |
-//! | 6 | version 4 and the [`Kind`] | version 8 and the [`Kind`] |
+//! | 6 | version 4 and the [`IdKind`] | version 8 and the [`IdKind`] |
 //! | 7 | the time slot of the provider in milliseconds | from the text of the handle |
 //! | 8 | the variant and a signature, which few ids of other programs have | the variant |
 //! | 9 to 15 | random for each claim | from the text of the handle |
@@ -29,7 +29,7 @@ pub(crate) struct Id([u8; 16]);
 
 /// The kind of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum IdKind {
     Single = 0,
     /// The claims of a set, which all have the same id.
     Set = 1,
@@ -43,13 +43,13 @@ pub(crate) enum Kind {
 impl Id {
     /// The id of a new claim. Its random bytes come from the operating system, because a copied process must not repeat
     /// an earlier id.
-    pub(crate) fn new(mark: [u8; 6], kind: Kind, time_slot: u8) -> Self {
+    pub(crate) fn new(mark: [u8; 6], kind: IdKind, time_slot: u8) -> Self {
         let random = Uuid::new_v4().as_u64_pair().1;
         Self::drawn(mark, kind, time_slot, random)
     }
 
     /// The id with the lower 56 of these random bits.
-    pub(crate) fn drawn(mark: [u8; 6], kind: Kind, time_slot: u8, random: u64) -> Self {
+    pub(crate) fn drawn(mark: [u8; 6], kind: IdKind, time_slot: u8, random: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&mark);
         bytes[6] = CLAIM << 4 | kind as u8;
@@ -76,7 +76,7 @@ impl Id {
         let digest: [u8; 32] = Sha256::digest(text).into();
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
-        let kind = if is_of_set { Kind::Set } else { Kind::Single };
+        let kind = if is_of_set { IdKind::Set } else { IdKind::Single };
         bytes[6] = DETACHED << 4 | kind as u8;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         Self(bytes)
@@ -111,12 +111,12 @@ impl Id {
 
     /// Whether all names of a set have it.
     pub(crate) fn is_of_set(self) -> bool {
-        self.is_one_of([Kind::Set, Kind::ResumedSet])
+        self.is_one_of([IdKind::Set, IdKind::ResumedSet])
     }
 
     /// Whether a detached lease was resumed with it.
     pub(crate) fn is_resumed(self) -> bool {
-        !self.is_detached() && self.is_one_of([Kind::Resumed, Kind::ResumedSet])
+        !self.is_detached() && self.is_one_of([IdKind::Resumed, IdKind::ResumedSet])
     }
 
     /// Whether the id shows that a lease was detached or resumed, so that its appearance is not an acquisition.
@@ -124,7 +124,7 @@ impl Id {
         self.is_detached() || self.is_resumed()
     }
 
-    fn is_one_of(self, kinds: [Kind; 2]) -> bool {
+    fn is_one_of(self, kinds: [IdKind; 2]) -> bool {
         kinds.iter().any(|kind| *kind as u8 == self.0[6] & 0xf)
     }
 }
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn an_id_keeps_what_it_was_made_of_and_no_two_are_alike() {
         let kinds = [
-            Kind::Single,
-            Kind::Set,
-            Kind::Permit,
-            Kind::Resumed,
-            Kind::ResumedSet,
+            IdKind::Single,
+            IdKind::Set,
+            IdKind::Permit,
+            IdKind::Resumed,
+            IdKind::ResumedSet,
         ];
         let mut ids = HashSet::new();
         for kind in kinds.into_iter().cycle().take(1000) {
@@ -157,8 +157,11 @@ mod tests {
                 (uuid.get_version_num(), uuid.get_variant()),
                 (4, uuid::Variant::RFC4122)
             );
-            assert_eq!(id.is_of_set(), [Kind::Set, Kind::ResumedSet].contains(&kind));
-            assert_eq!(id.is_resumed(), [Kind::Resumed, Kind::ResumedSet].contains(&kind));
+            assert_eq!(id.is_of_set(), [IdKind::Set, IdKind::ResumedSet].contains(&kind));
+            assert_eq!(
+                id.is_resumed(),
+                [IdKind::Resumed, IdKind::ResumedSet].contains(&kind)
+            );
             assert_eq!(id.has_changed_hands(), id.is_resumed());
             assert!(!id.is_detached() && ids.insert(id));
         }

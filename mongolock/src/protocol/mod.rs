@@ -13,7 +13,7 @@ mod value;
 
 pub(crate) use apply::apply;
 pub(crate) use document::Document;
-pub(crate) use id::{Id, Kind};
-pub(crate) use row::{LATE_COMMAND, LONGEST, Order, Reply, Row, Then, Until, When};
+pub(crate) use id::{Id, IdKind};
+pub(crate) use row::{LATE_COMMAND, LONGEST, Reply, Row, RowOrder, Then, Until, When};
 pub(crate) use sight::{News, Sight};
 pub(crate) use value::{LockId, Ms, Name, Value};

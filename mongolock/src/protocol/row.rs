@@ -70,7 +70,7 @@ pub(crate) enum Until {
 
 /// Whether the rows of a command depend on those before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Order {
+pub(crate) enum RowOrder {
     Each,
     /// The command ends at the first row whose condition is not met.
     StopAtMiss,

@@ -8,7 +8,7 @@ use super::line::Line;
 use super::stream;
 use super::world::World;
 use crate::LockError;
-use crate::protocol::{Name, Order, Reply, Row, Sight, Then};
+use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then};
 use crate::store::{LockStream, Looked, MemoryStore, Replies};
 
 /// The network between one process and the server, for its store.
@@ -23,7 +23,7 @@ impl Link {
     pub(crate) async fn run(
         &self,
         rows: &[Row],
-        order: Order,
+        order: RowOrder,
         limit: Duration,
     ) -> Result<Replies, LockError> {
         let (by, sent) = (self.0.number, rows.to_vec());
@@ -34,7 +34,7 @@ impl Link {
         if let [_] = rows {
             return Ok(Ok(ran));
         }
-        let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
+        let is_known = order == RowOrder::Each || matches!(rows[0].then, Then::Rename { .. });
         if !rows.iter().any(Row::acquires)
             && is_known
             && ran.iter().all(|reply| reply.is_applied == Some(true))

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::ledger::Ledger;
 use super::plan::Plan;
-use crate::protocol::{Ms, Name, Order, Reply, Row, Sight};
+use crate::protocol::{Ms, Name, Reply, Row, RowOrder, Sight};
 use crate::store::{ALL, Looked, MemoryStore};
 use crate::sync::lock;
 
@@ -101,14 +101,14 @@ impl World {
     }
 
     /// Runs the first rows of a command at the server, which has read its clock at this time.
-    pub(super) fn serve(&self, by: usize, now: Ms, rows: &[Row], order: Order, most: usize) -> Vec<Reply> {
+    pub(super) fn serve(&self, by: usize, now: Ms, rows: &[Row], order: RowOrder, most: usize) -> Vec<Reply> {
         let mut has_ended = false;
         let serve = |row: &Row| {
             if has_ended {
                 return Reply::UNSEEN;
             }
             let reply = self.memory.run_row(now, row);
-            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
+            has_ended = order == RowOrder::StopAtMiss && row.is_missed(&reply);
             self.note(|| served(by, row, &reply));
             reply
         };

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::Looked;
 use super::mongo::millis;
 use crate::options::DEFAULT_RETENTION;
-use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value};
+use crate::protocol::{Document, Ms, Name, News, Reply, Row, RowOrder, Sight, Then, Value};
 use crate::sync::lock;
 
 /// The protocol without a server: for tests of programs that use locks.
@@ -85,7 +85,7 @@ impl MemoryStore {
     }
 
     /// Runs these rows, see [`apply`].
-    pub(super) fn run(&self, rows: &[Row], order: Order) -> Vec<Reply> {
+    pub(super) fn run(&self, rows: &[Row], order: RowOrder) -> Vec<Reply> {
         let (now, mut has_ended) = (self.now(), false);
         let run = |row: &Row| {
             if has_ended {
@@ -96,7 +96,7 @@ impl MemoryStore {
                 };
             }
             let reply = self.run_row(now, row);
-            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
+            has_ended = order == RowOrder::StopAtMiss && row.is_missed(&reply);
             reply
         };
         rows.iter().map(run).collect()

@@ -32,7 +32,7 @@ const APP_NAME: &str = "mongolock: which replica set";
 /// The servers of one client. Without the driver's events, only the replies to the commands of the providers are known.
 #[derive(Default)]
 pub(crate) struct Reachability {
-    known: watch::Sender<Known>,
+    known: watch::Sender<ServerState>,
     /// The runtime on which the client was created or first used. The driver's tasks run there and end with it, and after
     /// that the client is useless.
     home: OnceLock<Handle>,
@@ -46,7 +46,7 @@ pub(crate) struct Reachability {
 
 /// What is known about the servers from the events and replies so far.
 #[derive(Default)]
-struct Known {
+struct ServerState {
     /// The replica set that the connection string names.
     named: Option<String>,
     /// The driver's last description of its servers; `None` if the driver's events are not observed.
@@ -70,10 +70,10 @@ struct Known {
 impl Reachability {
     /// Observes the client that is made from these options of a connection string. Its hosts must belong to one replica set.
     pub(super) fn observe(uri: &str, options: &mut ClientOptions) -> Arc<Self> {
-        let known = Known {
+        let known = ServerState {
             named: options.repl_set_name.clone(),
             seeds: seeds(uri, options),
-            ..Known::default()
+            ..ServerState::default()
         };
         let reachability = Arc::new(Self {
             known: watch::Sender::new(known),
@@ -226,7 +226,7 @@ impl Reachability {
     }
 }
 
-impl Known {
+impl ServerState {
     /// Notes an event, and returns the hosts of the connection string that the driver has removed with it. The driver
     /// removes hosts when it has found a replica set.
     fn note(&mut self, event: SdamEvent) -> Vec<ServerAddress> {

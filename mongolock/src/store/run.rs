@@ -11,7 +11,7 @@ use super::mongo::millis;
 use super::{Replies, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
-use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then, When};
+use crate::protocol::{Document, Name, Reply, Row, RowOrder, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
 use crate::{permit_id, task, trace};
 
@@ -42,7 +42,7 @@ impl Store {
     pub(crate) async fn run(
         &self,
         rows: &[Row],
-        order: Order,
+        order: RowOrder,
         limit: Duration,
     ) -> Result<Vec<Reply>, NotRun> {
         let ran = match self {
@@ -71,7 +71,7 @@ impl Store {
     pub(crate) async fn change(
         &self,
         rows: &[Row],
-        order: Order,
+        order: RowOrder,
         limit: Duration,
     ) -> Result<Vec<Reply>, LockError> {
         // The future is on the heap, because otherwise each calling function would contain it.
@@ -180,7 +180,7 @@ impl Store {
             },
             then: Then::Force,
         };
-        let replies = self.change(&[row], Order::Each, COMMAND_LIMIT).await?;
+        let replies = self.change(&[row], RowOrder::Each, COMMAND_LIMIT).await?;
         Ok(replies[0].is_applied == Some(true))
     }
 }

@@ -12,7 +12,7 @@ use super::mongo::{MongoStore, millis};
 use super::{IndexState, Store};
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::meter::CommandKind;
-use crate::protocol::{Id, Kind, LockId, Order, Row, Then, When};
+use crate::protocol::{Id, IdKind, LockId, Row, RowOrder, Then, When};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 use crate::{LockError, LockFilter};
 
@@ -59,7 +59,7 @@ impl Store {
     pub(crate) async fn ask_again(&self) {
         if self.shown().refusal.is_some() {
             let (_, claim) = internal_claim(Duration::ZERO);
-            let _ = self.change(&[claim], Order::Each, COMMAND_LIMIT).await;
+            let _ = self.change(&[claim], RowOrder::Each, COMMAND_LIMIT).await;
         }
     }
 }
@@ -78,7 +78,7 @@ impl MongoStore {
         }
         let run = async |row| {
             let ran = self
-                .run(CommandKind::Index, &[row], Order::Each, COMMAND_LIMIT)
+                .run(CommandKind::Index, &[row], RowOrder::Each, COMMAND_LIMIT)
                 .await;
             Ok::<_, LockError>(ran.flatten()?[0].is_applied == Some(true))
         };
@@ -164,7 +164,7 @@ impl MongoStore {
 
 /// The claim of the internal lock for this time, and its id.
 fn internal_claim(expiry: Duration) -> (LockId, Row) {
-    let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
+    let id = Id::new([0; 6], IdKind::Single, 0).text("mongolock-ttl-index");
     let claim = Then::Claim {
         id: Arc::clone(&id),
         expiry: millis(expiry),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use crate::core::{Cause, Failure, Loss, MS, Once, Span, Time};
+use crate::core::{CallFailure, Cause, Loss, MS, OncePolicy, Span, Time};
 use crate::hash::date;
 use crate::network::Role;
 use crate::process::{Awaited, Holds, Phase, State, Waits, mark_of};
@@ -306,7 +306,7 @@ impl World<'_> {
     /// Whether this time of the server lies in the period of a call that began then. Without delays it is that of its beginning.
     fn is_of_period(&self, options: &Caller, begun: Time, at: Ms) -> bool {
         match options.once {
-            Some(Once::PerPeriod(length)) if self.setup.faults.slow == 0 => {
+            Some(OncePolicy::PerPeriod(length)) if self.setup.faults.slow == 0 => {
                 (begun.0 / MS).div_euclid(length) == at.div_euclid(length)
             }
             _ => true,
@@ -334,10 +334,16 @@ impl World<'_> {
     }
 
     /// A call ends without what it wants.
-    pub(crate) fn judge_failure(&mut self, number: usize, caller: usize, waits: &Waits, failure: &Failure) {
+    pub(crate) fn judge_failure(
+        &mut self,
+        number: usize,
+        caller: usize,
+        waits: &Waits,
+        failure: &CallFailure,
+    ) {
         let options = self.setup.caller(number, caller);
         let is_period_over = match options.once {
-            Some(Once::PerPeriod(_)) => {
+            Some(OncePolicy::PerPeriod(_)) => {
                 self.setup.faults.slow > 0 || !self.is_of_period(options, waits.begun, self.ms())
             }
             _ => false,

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::{Fault, FaultKind, Key, Saw, Time};
-use crate::protocol::{Name, Order, Reply, Row};
+use crate::protocol::{Name, Reply, Row, RowOrder};
 
 /// Who is notified: a caller in one of its rounds, and of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ pub(crate) struct Message {
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     /// With a hash of its rows, which have none.
-    Rows(Arc<[Row]>, Order, u64),
+    Rows(Arc<[Row]>, RowOrder, u64),
     Looks(Arc<[Name]>),
     /// `learns`: the number of a forced release. This is the reply to a renewal of its claim, which the server got after it.
     Ran {

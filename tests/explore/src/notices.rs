@@ -1,7 +1,7 @@
 //! What callers and holders are notified of.
 
 use crate::core::limits::TOKENS;
-use crate::core::{Ended, Event, Failure, Fault, Grant, Key, MS, Notice, Time};
+use crate::core::{CallFailure, Ended, Event, Fault, Grant, Key, MS, Notice, Time};
 use crate::network::{Cell, Role};
 use crate::process::{Awaited, Before, Holds, Phase, State};
 use crate::protocol::{Document, LockId, Name, Until};
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    fn failed(&mut self, number: usize, cell: Cell, failure: &Failure) {
+    fn failed(&mut self, number: usize, cell: Cell, failure: &CallFailure) {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match &self.processes[number].callers[caller] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::{Event, Fault, Key, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
-use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
+use crate::protocol::{self, Document, Name, News, Reply, Row, RowOrder, Sight, Then, Value, When};
 use crate::world::{Deceived, World};
 
 /// The character between the name of a semaphore and the number of a permit.
@@ -101,20 +101,20 @@ impl World<'_> {
         }
     }
 
-    fn run_all(&mut self, rows: &[Row], order: Order) -> Arc<[Reply]> {
+    fn run_all(&mut self, rows: &[Row], order: RowOrder) -> Arc<[Reply]> {
         let mut has_ended = false;
         let run = |row: &Row| {
             if has_ended {
                 return Reply::UNSEEN;
             }
             let reply = self.run(row);
-            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
+            has_ended = order == RowOrder::StopAtMiss && row.is_missed(&reply);
             reply
         };
         let mut replies: Vec<Reply> = rows.iter().map(run).collect();
         // Of several rows the server tells how many have changed their documents: a query follows only if that is not enough.
         let is_enough = replies.iter().all(|reply| reply.is_applied == Some(true));
-        if rows.len() > 1 && order == Order::Each && is_enough && !rows.iter().any(Row::may_insert) {
+        if rows.len() > 1 && order == RowOrder::Each && is_enough && !rows.iter().any(Row::may_insert) {
             for reply in &mut replies {
                 reply.sight = None;
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::{Join, MS, Once, Rules, Span};
+use crate::core::{Join, MS, OncePolicy, Rules, Span};
 use crate::network::Cell;
 use crate::protocol::{Ms, Name};
 
@@ -47,7 +47,7 @@ pub(crate) struct Caller {
     pub(crate) limit: Option<Span>,
     pub(crate) is_try: bool,
     pub(crate) expiry: Ms,
-    pub(crate) once: Option<Once>,
+    pub(crate) once: Option<OncePolicy>,
     pub(crate) min_hold: Ms,
     pub(crate) max_hold: Option<Ms>,
     /// How its hold may end.
@@ -239,13 +239,13 @@ impl Caller {
                 max_hold: Some(2500),
                 ..self
             },
-            "period" => once(Once::PerPeriod(3000), &[Finish::Done, Finish::Release]),
-            "kept" => once(Once::Kept(5000), &[Finish::Done, Finish::Release]),
+            "period" => once(OncePolicy::PerPeriod(3000), &[Finish::Done, Finish::Release]),
+            "kept" => once(OncePolicy::Kept(5000), &[Finish::Done, Finish::Release]),
             "detach" => ends(&[Finish::Detach]),
             "commit" => ends(&[Finish::Commit { marks: false }, Finish::Release]),
             // The mark stands for longer than the lease.
             "done" => once(
-                Once::Kept(5000),
+                OncePolicy::Kept(5000),
                 &[Finish::Commit { marks: true }, Finish::Done, Finish::Release],
             ),
             word => panic!("no caller is called {word}"),

@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 115),
     ("commit", 257),
     ("context", 214),
-    ("core", 3610),
+    ("core", 3621),
     ("detach", 181),
     ("engine", 1681),
     ("error", 988),

@@ -17,7 +17,7 @@ use crate::{FencingToken, lock_id, permit_id};
 
 /// The locks that are taken, as far as changes and reads have told.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownLocks {
     taken: BTreeMap<Name, Taken>,
     /// Whether the stream may still report changes that the last read of all locks already contained, because it was
     /// opened before that read.
@@ -46,7 +46,7 @@ impl Moment {
     }
 }
 
-impl Known {
+impl KnownLocks {
     /// Takes over what the stream tells: of a lock its document, or its fields that have changed, or the end of all documents.
     pub(super) fn change(&mut self, change: &Change) -> Vec<LockEvent> {
         let time = Moment::now(change.at);

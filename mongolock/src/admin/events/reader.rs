@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::event::{LockEvent, LockEventKind};
-use super::known::{Known, Moment};
+use super::known::{KnownLocks, Moment};
 use crate::engine::Engine;
 use crate::error::meaning::Meaning;
 use crate::options::ensure;
@@ -34,7 +34,7 @@ pub(super) struct Reader {
     pub(super) since: Option<DateTime>,
     /// Whether the events end with those up to the beginning of the task.
     pub(super) ends_at_present: bool,
-    known: Known,
+    known: KnownLocks,
     events: Sender<Item>,
     /// Whether the server has sent a reply of the stream.
     has_begun: bool,
@@ -55,7 +55,7 @@ impl Reader {
             filter,
             since: None,
             ends_at_present: false,
-            known: Known::default(),
+            known: KnownLocks::default(),
             events,
             has_begun: false,
             next_look: Instant::now(),

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::fields::bson;
 use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
-use crate::protocol::{LATE_COMMAND, LONGEST, LockId, Ms, Order, Row, Then, Until, Value, When};
+use crate::protocol::{LATE_COMMAND, LONGEST, LockId, Ms, Row, RowOrder, Then, Until, Value, When};
 
 /// Encodes commands with one clock: that of the server, or a literal date.
 pub(in crate::store) struct Encoder {
@@ -48,12 +48,12 @@ impl Encoder {
 
     /// The command of several rows, whose reply has only totals. Statements run in order; those of claims continue
     /// after an error.
-    pub(in crate::store) fn several(&self, locks: &str, rows: &[Row], order: Order) -> Document {
+    pub(in crate::store) fn several(&self, locks: &str, rows: &[Row], order: RowOrder) -> Document {
         let updates: Vec<Document> = match order {
-            Order::StopAtMiss => rows.iter().map(|row| self.statement_or_stop(row)).collect(),
-            Order::Each => self.statements(rows),
+            RowOrder::StopAtMiss => rows.iter().map(|row| self.statement_or_stop(row)).collect(),
+            RowOrder::Each => self.statements(rows),
         };
-        let goes_on = order == Order::Each && rows.iter().all(Row::may_insert);
+        let goes_on = order == RowOrder::Each && rows.iter().all(Row::may_insert);
         doc! { "update": locks, "updates": updates, "ordered": !goes_on }
     }
 

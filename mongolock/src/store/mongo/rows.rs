@@ -10,7 +10,7 @@ use super::encoder::by_server;
 use super::fields::sight;
 use crate::LockError;
 use crate::meter::CommandKind;
-use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
+use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, apply};
 use crate::store::Replies;
 use crate::store::error::corrupt;
 use crate::store::look::{ALL, Looked};
@@ -22,7 +22,7 @@ impl MongoStore {
         &self,
         kind: CommandKind,
         rows: &[Row],
-        order: Order,
+        order: RowOrder,
         limit: Duration,
     ) -> Result<Replies, LockError> {
         let ran = match rows {
@@ -48,7 +48,7 @@ impl MongoStore {
         &self,
         kind: CommandKind,
         rows: &[Row],
-        order: Order,
+        order: RowOrder,
         limit: Duration,
     ) -> Result<Replies, LockError> {
         let command = by_server().several(self.locks.name(), rows, order);
@@ -62,7 +62,7 @@ impl MongoStore {
         };
         // An acquisition needs the query, for its token and its time. After a detachment or a restored id the
         // document has only what the row has written.
-        let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
+        let is_known = order == RowOrder::Each || matches!(rows[0].then, Then::Rename { .. });
         if are_applied == Some(true) && is_known && !rows.iter().any(Row::acquires) {
             let told = Reply {
                 is_applied: are_applied,

@@ -36,14 +36,14 @@ fn released() -> Sight {
 
 /// Locks of which the clock of this process shows the milliseconds of the server.
 struct Scene {
-    known: Known,
+    known: KnownLocks,
     begun: Instant,
 }
 
 impl Scene {
     fn new() -> Self {
         Self {
-            known: Known::default(),
+            known: KnownLocks::default(),
             begun: Instant::now(),
         }
     }

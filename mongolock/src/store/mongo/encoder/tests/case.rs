@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, Document};
 use super::LOCKS;
 use super::draw::{GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, row, seed, time};
 use crate::error::meaning;
-use crate::protocol::{Document as Fields, Kind, Ms, Order, Row, Sight, apply};
+use crate::protocol::{Document as Fields, IdKind, Ms, Row, RowOrder, Sight, apply};
 use crate::store::mongo::encoder::Encoder;
 use crate::store::mongo::fields::{bson, sight};
 
@@ -23,7 +23,7 @@ pub(super) struct Case {
     pub(super) documents: Vec<Option<Document>>,
     pub(super) now: Ms,
     /// The order of several rows; `None` if there is one row that has its own kind of command.
-    pub(super) order: Option<Order>,
+    pub(super) order: Option<RowOrder>,
     pub(super) command: Document,
 }
 
@@ -43,7 +43,10 @@ impl Case {
     pub(super) fn pair(kind: (&'static str, &'static str), number: usize, now: Ms, rng: &mut Rng) -> Self {
         let (row_kind, document_kind) = kind;
         let id = new_id(
-            pick(rng, &[Kind::Single, Kind::Set, Kind::Permit, Kind::Resumed]),
+            pick(
+                rng,
+                &[IdKind::Single, IdKind::Set, IdKind::Permit, IdKind::Resumed],
+            ),
             rng,
         );
         let document = document(document_kind, row_kind, &id, number, now, rng);
@@ -65,14 +68,14 @@ impl Case {
     pub(super) fn group(kind: usize, number: usize, rng: &mut Rng) -> Self {
         let (group_kind, order, row_kinds) = GROUPS[kind];
         let now = time(rng);
-        let (set, alike) = (new_id(Kind::Set, rng), rng.fork());
+        let (set, alike) = (new_id(IdKind::Set, rng), rng.fork());
         let (mut rows, mut documents) = (Vec::new(), Vec::new());
         for index in 0..rng.usize(1..9) {
             let row_kind = pick(rng, row_kinds);
             let id = if rng.bool() {
                 Arc::clone(&set)
             } else {
-                new_id(Kind::Single, rng)
+                new_id(IdKind::Single, rng)
             };
             let document = document_of_group(order, row_kind, &id, now, &documents, rng);
             let name = format!("{group_kind}, {number}, {index}");
@@ -93,7 +96,7 @@ impl Case {
 
     /// The expected effect of the command.
     pub(super) fn expected(&self) -> Effect {
-        let stops = self.order == Some(Order::StopAtMiss);
+        let stops = self.order == Some(RowOrder::StopAtMiss);
         let goes_on = self.rows.iter().all(Row::may_insert) && !stops;
         let (mut effect, mut applied, mut found) = (Effect::default(), 0, 0);
         for (index, (row, document)) in self.rows.iter().zip(&self.documents).enumerate() {

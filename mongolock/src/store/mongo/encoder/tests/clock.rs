@@ -11,7 +11,7 @@ use super::draw::{DOCUMENTS, ROWS, SOUND, seed};
 use super::{LOCKS, read, write};
 use crate::meter::CommandKind;
 use crate::opaque::Opaque;
-use crate::protocol::{LockId, Ms, Order, Row, Then, When, apply};
+use crate::protocol::{LockId, Ms, Row, RowOrder, Then, When, apply};
 use crate::store::{MongoStore, Store};
 use crate::timing::COMMAND_LIMIT;
 
@@ -40,7 +40,7 @@ async fn by_the_clock(
         .run(
             CommandKind::Acquire,
             std::slice::from_ref(row),
-            Order::Each,
+            RowOrder::Each,
             COMMAND_LIMIT,
         )
         .await;
@@ -108,7 +108,7 @@ async fn two_rows_about_one_document_have_a_reply_each() {
     let claims = [claim("a", &ids[1]), claim("b", &ids[2])];
     let ends = [end("a", &ids[0]), end("b", &ids[2]), end("a", &ids[1])];
     for rows in [&claims[..], &ends[..]] {
-        let ran = store.run(rows, Order::Each, COMMAND_LIMIT).await;
+        let ran = store.run(rows, RowOrder::Each, COMMAND_LIMIT).await;
         let replies = ran.unwrap_or_else(|not_run| panic!("{}", not_run.error));
         assert!(replies.iter().all(|reply| reply.sight.is_some()), "{replies:?}");
     }

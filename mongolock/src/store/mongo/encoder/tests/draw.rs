@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use crate::lock_id::is_set;
 use crate::protocol::text::{kept_of, mark_of};
-use crate::protocol::{Document as Fields, Id, Kind, LockId, Ms, Name, Order, Row, Then, Until, Value, When};
+use crate::protocol::{
+    Document as Fields, Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, Until, Value, When,
+};
 use crate::store::mongo::fields::bson;
 
 /// "Type mismatch", and `$add` and `$subtract` with a value that is neither a number nor a date.
@@ -65,13 +67,13 @@ pub(super) const DOCUMENTS: [&str; 17] = [
 pub(super) const SOUND: usize = 13;
 
 /// The kinds of commands of several rows, with their order and the kinds of their rows.
-pub(super) const GROUPS: [(&str, Order, &[&str]); 10] = [
-    ("renewals", Order::Each, &["renewal"]),
-    ("renewals of tokens", Order::Each, &["renewal of a token"]),
-    ("releases", Order::Each, &["release"]),
+pub(super) const GROUPS: [(&str, RowOrder, &[&str]); 10] = [
+    ("renewals", RowOrder::Each, &["renewal"]),
+    ("renewals of tokens", RowOrder::Each, &["renewal of a token"]),
+    ("releases", RowOrder::Each, &["release"]),
     (
         "releases of all kinds",
-        Order::Each,
+        RowOrder::Each,
         &[
             "release in its minimum hold",
             "release after its minimum hold",
@@ -80,12 +82,12 @@ pub(super) const GROUPS: [(&str, Order, &[&str]); 10] = [
     ),
     (
         "detachments",
-        Order::Each,
+        RowOrder::Each,
         &["detachment", "detachment with a minimum hold", "give back"],
     ),
     (
         "changes of all kinds",
-        Order::Each,
+        RowOrder::Each,
         &[
             "renewal",
             "renewal of a token",
@@ -96,16 +98,16 @@ pub(super) const GROUPS: [(&str, Order, &[&str]); 10] = [
     ),
     (
         "claims",
-        Order::Each,
+        RowOrder::Each,
         &["claim", "claim with a margin", "claim of a block"],
     ),
     (
         "claims up to a miss",
-        Order::StopAtMiss,
+        RowOrder::StopAtMiss,
         &["claim", "claim with a margin", "claim of a block"],
     ),
-    ("resumptions", Order::StopAtMiss, &["resumption"]),
-    ("extensions", Order::StopAtMiss, &["extension"]),
+    ("resumptions", RowOrder::StopAtMiss, &["resumption"]),
+    ("extensions", RowOrder::StopAtMiss, &["extension"]),
 ];
 
 /// The codes of dates that overflow.
@@ -121,7 +123,7 @@ pub(super) fn pick<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
 }
 
 /// A new id. Its owner's name could be read as an expression.
-pub(super) fn new_id(kind: Kind, rng: &mut Rng) -> LockId {
+pub(super) fn new_id(kind: IdKind, rng: &mut Rng) -> LockId {
     let owner = pick(rng, &["web-1:22", "a#b", "$expiresAt", "größe"]);
     Id::new([1, 2, 3, 4, 5, 6], kind, 25).text(owner)
 }
@@ -285,7 +287,7 @@ pub(super) fn when(kind: &str, seen: &Fields, fits: bool, now: Ms, rng: &mut Rng
     let token = if is_own() { own_token } else { now };
     let id = own_id.filter(|_| is_own());
     When::Own {
-        id: id.unwrap_or_else(|| new_id(Kind::Single, rng)),
+        id: id.unwrap_or_else(|| new_id(IdKind::Single, rng)),
         token: has_token.then_some(token),
         runs,
     }
@@ -324,7 +326,7 @@ pub(super) fn then(kind: &str, seen: &Fields, now: Ms, rng: &mut Rng) -> Then {
     let mark = |until| Then::Mark { until };
     let id = match seen.lock_id.text() {
         Some(id) if rng.u8(..6) == 0 => Arc::clone(id),
-        _ => new_id(Kind::Single, rng),
+        _ => new_id(IdKind::Single, rng),
     };
     let claim = |id, tokens| Then::Claim {
         id,
@@ -365,7 +367,7 @@ pub(super) fn then(kind: &str, seen: &Fields, now: Ms, rng: &mut Rng) -> Then {
 /// does not compare ids and tokens in pairs. Left out are a missing document that the row cannot insert, where the server does not
 /// stop and `apply` does, and a merged statement that fails, which may have changed other documents before.
 pub(super) fn document_of_group(
-    order: Order,
+    order: RowOrder,
     row_kind: &str,
     id: &str,
     now: Ms,
@@ -376,8 +378,8 @@ pub(super) fn document_of_group(
     let wanted = if is_claim { "expired" } else { "held" };
     let kind = match pick(rng, &DOCUMENTS) {
         _ if rng.bool() => wanted,
-        "missing" if !is_claim && order == Order::StopAtMiss => wanted,
-        "damaged acquiredAt" | "damaged fencingToken" if !is_claim && order == Order::Each => wanted,
+        "missing" if !is_claim && order == RowOrder::StopAtMiss => wanted,
+        "damaged acquiredAt" | "damaged fencingToken" if !is_claim && order == RowOrder::Each => wanted,
         kind => kind,
     };
     let has_token_of =
