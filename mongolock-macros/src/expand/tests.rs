@@ -81,7 +81,7 @@ fn every_argument_is_in_the_expansion() {
         ".expiry(::core::time::Duration::from_millis(1000u64)).min_hold",
         ".min_hold(::core::time::Duration::from_millis(3000u64)).max_hold",
         ".acquire_timeout(::core::time::Duration::from_millis(2000u64)).continue_when_lost().await_release(false)",
-        r#"c::attribute::Name::of_template("a<<:<self.type>:<a.0.b()>")"#,
+        r#"c::attribute::NameBuilder::of_template("a<<:<self.type>:<a.0.b()>")"#,
         r#".text("a<:").escaped("self.type", ':', &self.r#type).text(":").value("a.0.b()", &(&a.0).b())"#,
         "mongolock_call.wait(name).await",
     ] {
