@@ -266,7 +266,7 @@ impl ServerState {
     /// The text about a server that does not belong to the replica set which the connection string names.
     fn foreign(&self) -> Option<String> {
         let named = self.named.as_deref()?;
-        let is_foreign = |(_, hello): &(_, &Document)| hello.get_str("setName") != Ok(named);
+        let is_foreign = |(_, hello): &(_, &Document)| hello.get_str("setName").ok() != Some(named);
         let (address, hello) = self.heard.iter().find(is_foreign)?;
         let set = hello.get_str("setName").ok();
         let set = set.map_or("no replica set".to_owned(), |set| {

@@ -148,7 +148,7 @@ impl StreamReader {
         if let Some(position) = told.or_else(of_event) {
             self.position = Begin::After(position);
         }
-        if cursor.get_i64("id") == Ok(0) {
+        if cursor.get_i64("id").is_ok_and(|id| id == 0) {
             self.cursor = None;
             self.has_ended = true;
             // An end that is read from the past does not concern the present collection.

@@ -152,7 +152,7 @@ impl MongoStore {
             .ok()?
             .next()?;
         let options = listed.get_document("options").ok()?;
-        if options.get_bool("capped") == Ok(true) {
+        if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
             return Some(IndexState::Capped);
         }
         // The server leaves out the collation that compares texts as they are.
