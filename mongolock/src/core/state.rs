@@ -140,7 +140,7 @@ pub(super) struct Room {
     pub(super) misses: u32,
     /// The number of commands that were sent before the lock was last known to be free: replies to them are outdated.
     pub(super) freed: u64,
-    /// The same for the last event that said that it is taken.
+    /// The number of commands that were sent before an event last said that the lock is taken: replies to them change no pause.
     pub(super) told: u64,
     /// The last known holder, and the failure of the last command, with their times.
     pub(super) seen: Option<(Time, Seen)>,
