@@ -69,8 +69,16 @@ async fn a_member_that_applies_nothing_or_late_and_one_that_is_no_primary() {
 
     assert_eq!(output(at(&uri, &db, &["run", "a", "--", "true"])).0, Some(0));
     set.run(1, doc! { "fsync": 1, "lock": true }).await;
-    // Options of the string are for other programs: a tag that no member has, and a member that lags.
+    write(&set).await;
     thread::scope(|scope| {
+        scope.spawn(|| {
+            // The past is read from what a majority has.
+            let (code, _, said) = output(at(&uri, &db, &["log"]));
+            let reason = "no majority of the replica set has confirmed a write since 20";
+            assert!(code == Some(125) && said.contains(reason), "{said}");
+        });
+        scope.spawn(|| assert_wrong(&db, &uri, "majority write", UNCONFIRMED));
+        // Options of the string are for other programs: a tag that no member has, and a member that lags.
         for options in [
             "readPreference=secondary",
             "readPreference=secondary&readPreferenceTags=dc:none",
@@ -89,12 +97,6 @@ async fn a_member_that_applies_nothing_or_late_and_one_that_is_no_primary() {
             }
         }
     });
-    write(&set).await;
-    // The past is read from what a majority has.
-    let (code, _, said) = output(at(&uri, &db, &["log"]));
-    let reason = "no majority of the replica set has confirmed a write since 20";
-    assert!(code == Some(125) && said.contains(reason), "{said}");
-    assert_wrong(&db, &uri, "majority write", UNCONFIRMED);
     // The member counts as late only when it has been for a while.
     let is_late = || async {
         write(&set).await;

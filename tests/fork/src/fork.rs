@@ -17,31 +17,42 @@ fn main() {
         let provider = must(LockProvider::connect(db.uri()).await);
         must(provider.to_builder().database(db.name()).build())
     });
-    for (what, provider) in [
+    let providers = [
         ("connect", connected),
         ("new", LockProvider::new(db.database())),
         ("in_memory", LockProvider::in_memory()),
-    ] {
-        let lock = provider.lock("forked").expiry(EXPIRY);
-        let guard = must(runtime.block_on(lock.acquire()));
-        // SAFETY: the child runs only code that takes no lock which another thread may hold at this time, and then exits. That it
-        // does so is what this test is about.
-        match unsafe { libc::fork() } {
-            -1 => panic!("no process was made"),
-            0 => std::process::exit(i32::from(!fails_and_does_nothing(provider, guard))),
-            child => assert_eq!(status_of(child), Some(0), "the child of a provider of `{what}`"),
+    ];
+    let holds = providers.map(|(what, provider)| {
+        let lock = provider.lock(what).expiry(EXPIRY);
+        (what, provider, must(runtime.block_on(lock.acquire())))
+    });
+    // SAFETY: the child runs only code that takes no lock which another thread may hold at this time, and then exits. That it
+    // does so is what this test is about.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no process was made"),
+        0 => {
+            let are_right = holds.map(|(_, provider, guard)| fails_and_does_nothing(provider, guard));
+            let failed = are_right.iter().position(|is_right| !is_right);
+            std::process::exit(failed.map_or(0, |index| 1 + i32::try_from(index).unwrap_or(0)));
         }
-        runtime.block_on(async {
-            sleep(EXPIRY).await;
+        child => assert_eq!(
+            status_of(child),
+            Some(0),
+            "otherwise the number of the provider that is wrong"
+        ),
+    }
+    runtime.block_on(async {
+        sleep(EXPIRY).await;
+        for (what, provider, guard) in holds {
             guard.ensure_held().expect("the parent renews its lease");
-            let again = provider.lock("forked").acquire_timeout(Duration::ZERO);
+            let again = provider.lock(what).acquire_timeout(Duration::ZERO);
             assert!(must(again.try_acquire().await).is_none(), "{what}: it is held");
             must(guard.release().await);
-            let next = timeout(AMPLE, provider.lock("forked").acquire()).await;
+            let next = timeout(AMPLE, provider.lock(what).acquire()).await;
             must(must(next).expect("the provider goes on").release().await);
-        });
-        println!("{what}: a child that drops the guard leaves the lock to its parent");
-    }
+            println!("{what}: a child that drops the guard leaves the lock to its parent");
+        }
+    });
 }
 
 fn runtime() -> Runtime {

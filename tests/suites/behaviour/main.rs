@@ -21,6 +21,7 @@ mod lock_set;
 mod many_waiters;
 mod mongosh;
 mod nested;
+mod own_thread;
 mod protocol;
 mod release_by_hand;
 mod rights;

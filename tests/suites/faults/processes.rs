@@ -131,15 +131,20 @@ async fn nothing_is_held_twice_while_processes_are_killed_and_stopped() {
 
 async fn take_turns_in_trouble(act: Act) {
     let db = test_db().await;
-    let environment = [(TASKS, "4".to_owned()), (TURNS, "10".to_owned())];
-    let process = || start("actor::take_turns", act, &db, EXPIRY, &environment);
-    let (mut steady, mut stopped, mut killed) = (process(), process(), process());
+    let process = |turns: usize| {
+        let environment = [(TASKS, "4".to_owned()), (TURNS, turns.to_string())];
+        start("actor::take_turns", act, &db, EXPIRY, &environment)
+    };
+    let (mut stopped, mut killed) = (process(30), process(30));
     for process in [&mut stopped, &mut killed] {
         process.until("turn").await;
     }
     // 280: the stream cannot be resumed.
     let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
     let broken = fail(&db, broken).await;
+    // The stream that this one opens is broken in any case.
+    let mut steady = process(10);
+    steady.until("turn").await;
     stopped.signal(Signal::STOP);
     killed.signal(Signal::KILL);
     steady.until("done").await;

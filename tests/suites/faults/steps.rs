@@ -339,7 +339,7 @@ async fn three_swallowed_requests_do_not_fail_a_wait() {
 }
 
 /// B5, S4.4: what may pass is repeated.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_that_passes_changes_no_outcome() {
     join_all(REFUSALS.map(|refused| on_a_replica_set(Refusal(refused)))).await;
 }

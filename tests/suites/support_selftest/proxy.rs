@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
-use mongolock_tests::{AMPLE, Fault, LentServer, Proxy, Server, eventually, must};
+use mongolock_tests::{AMPLE, Fault, LentServer, Proxy, Server, eventually, must, with_parameter};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -22,7 +22,9 @@ async fn setting(server: &Server) -> Setting {
     let proxy = must(Proxy::start(server.node().address()).await);
     let name = format!("numbers {}", proxy.address());
     let direct = must(server.client().await).database("app").collection(&name);
-    let client = must(Client::with_uri_str(proxy.uri()).await);
+    // A connection that the proxy has swallowed is given up after this time.
+    let uri = with_parameter(&proxy.uri(), "connectTimeoutMS=2000");
+    let client = must(Client::with_uri_str(uri).await);
     let proxied = client.database("app").collection(&name);
     must(direct.insert_one(doc! { "_id": 1, "n": 0 }).await);
     must(proxied.find_one(doc! {}).await);

@@ -1,7 +1,5 @@
-//! Thousands of calls at once, and figures of a process under load. The suite is a program of its own: beside many other tests
-//! it gets little processor time, replies come late, and requests are repeated.
-
-mod overload;
+//! Thousands of calls at once. The suite is a program of its own: beside many other tests it gets little processor time, replies
+//! come late, and requests are repeated.
 
 use std::time::Duration;
 

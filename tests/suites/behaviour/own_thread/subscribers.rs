@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use crate::{connect, database, runtime};
+use super::{connect, database, runtime};
 
 /// The connection string and the database, in the environment of the process.
 const URI: &str = "MONGOLOCK_SUBSCRIBER_URI";
@@ -60,7 +60,11 @@ fn in_process(mode: u8) {
     let db = database();
     let mut process = Command::new(std::env::current_exe().unwrap());
     process
-        .args(["--exact", "subscribers::holds_beside_a_subscriber", "--nocapture"])
+        .args([
+            "--exact",
+            "own_thread::subscribers::holds_beside_a_subscriber",
+            "--nocapture",
+        ])
         .env(URI, db.uri())
         .env(DATABASE, db.name())
         .env(IN_PROCESS, mode.to_string());
