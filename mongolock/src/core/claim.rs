@@ -32,10 +32,8 @@ pub(super) struct Claim {
     /// When the turn of its hand-overs began, and the number of calls of that time that have not had the lock yet.
     pub(super) turn_since: Time,
     pub(super) turn_left: usize,
-    /// The lane in which the claim waits. Its key in any other lane is ignored.
-    pub(super) in_lane: Option<Lane>,
-    /// Whether the claim also waits in the lane of renewals.
-    pub(super) renews: bool,
+    /// Whether the claim waits in a lane, for each lane. If it does not, its key there is ignored.
+    pub(super) in_lane: [bool; 4],
     /// The number of its claims in flight, when the last one was sent, and when another one is if that has no reply by then.
     pub(super) flights: u8,
     pub(super) sent: Time,
@@ -143,6 +141,10 @@ pub(super) enum Postponed {
 impl Claim {
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.id.as_deref() == Some(id)
+    }
+
+    pub(super) fn waits_in(&self, lane: Lane) -> bool {
+        self.in_lane[lane as usize]
     }
 
     pub(super) fn is_asking(&self) -> bool {

@@ -7,7 +7,7 @@ use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
 use super::state::{Claim, Core, Due, LeaseTimes, Phase, Postponed, Stage};
 use super::time::{MS, Time};
-use crate::protocol::{Name, Reply, Sight};
+use crate::protocol::{Name, Reply, RowOrder, Sight};
 
 impl<C: Clone> Core<C> {
     /// The claim has a holder, and is renewed from now on.
@@ -202,7 +202,7 @@ impl<C: Clone> Core<C> {
             self.tell_outcome(key, Err(None));
         }
         let claim = &mut self.claims[key];
-        let (is_held, renews) = (claim.is_held(), claim.renews);
+        let (is_held, renews) = (claim.is_held(), claim.waits_in(Lane::Renewals));
         let Some(lease) = &mut claim.lease else { return };
         match (lease.until <= now, is_held) {
             (true, true) => return self.lose(now, key, Loss::Expired),
@@ -227,11 +227,10 @@ impl<C: Clone> Core<C> {
         if let Some(lease) = &mut claim.lease {
             lease.may_last = true;
         }
-        claim.renews = true;
         if is_alone {
-            self.go_apart(Lane::Renewals, key);
+            self.go_apart(Lane::Renewals, RowOrder::Each, vec![key]);
         } else {
-            self.lane(Lane::Renewals).waiting.push_back(key);
+            self.push(key, Lane::Renewals);
         }
     }
 
@@ -240,7 +239,7 @@ impl<C: Clone> Core<C> {
         for key in self.claims.keys() {
             let claim = &self.claims[key];
             let is_it = |name: &Name| *name == self.document_of(claim);
-            if claim.is_held() && !claim.renews && name.is_none_or(is_it) {
+            if claim.is_held() && !claim.waits_in(Lane::Renewals) && name.is_none_or(is_it) {
                 self.renew(key);
             }
         }
@@ -264,7 +263,7 @@ impl<C: Clone> Core<C> {
         for other in next {
             let claim = &self.claims[other];
             if let Some(lease) = claim.lease.filter(|_| claim.is_held())
-                && !(claim.renews || lease.is_blocked)
+                && !(claim.waits_in(Lane::Renewals) || lease.is_blocked)
                 && lease.renew_at <= soon
                 && lease.renewable_until > now
             {
@@ -284,13 +283,13 @@ impl Claim {
 
     /// When something is due for it next. What is due by now waits for something else, as for a place in a lane.
     fn next_due(&self, now: Time) -> Option<Time> {
-        let renew_at = |lease: LeaseTimes| (!self.renews).then_some(lease.renew_at);
+        let renew_at = |lease: LeaseTimes| (!self.waits_in(Lane::Renewals)).then_some(lease.renew_at);
         let (own, also) = match &self.stage {
             Stage::Asking if self.flights > 0 || self.resumes.is_some() => (Some(self.again_at), None),
             Stage::Released if self.flights == 0 => (Some(self.dead_at), None),
             Stage::Ending(closing) => {
                 let answer_by = closing.of.map(|_| closing.answer_by);
-                (self.in_lane.map_or(Some(closing.due), |_| None), answer_by)
+                ((!self.waits_in(Lane::Ends)).then_some(closing.due), answer_by)
             }
             _ => (None, None),
         };

@@ -170,9 +170,8 @@ impl<C: Clone> Core<C> {
             let room = &mut self.rooms[key];
             (room.freed, room.told, room.in_lane) = (0, self.commands, false);
             // A claim that was about to be sent would find the lock held.
-            let turn = room.turn.map(|turn| &mut self.claims[turn]);
-            if let Some(turn) = turn.filter(|turn| turn.is_asking()) {
-                turn.in_lane = None;
+            if let Some(turn) = room.turn {
+                self.claims[turn].in_lane[Lane::Claims as usize] = false;
             }
         }
         let room = &mut self.rooms[key];

@@ -207,7 +207,7 @@ impl<C: Clone> Core<C> {
     /// Sends the command that ends a hold when it is due, also once more.
     pub(super) fn end_due(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
-        let is_waiting = claim.in_lane.is_some();
+        let is_waiting = claim.waits_in(Lane::Ends);
         let Some(closing) = claim.closing_mut() else {
             return;
         };
@@ -286,7 +286,7 @@ impl Claim {
 
     /// The command that ends it is sent at this time.
     pub(super) fn end_at(&mut self, at: Time) {
-        self.in_lane = None;
+        self.in_lane[Lane::Ends as usize] = false;
         if let Some(closing) = self.closing_mut() {
             closing.due = at;
         }

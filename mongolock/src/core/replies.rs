@@ -5,7 +5,7 @@ use super::lanes::{Flight, LANES};
 use super::limits::{OVERLOAD_PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
-use super::state::{Claim, Core, Stage};
+use super::state::{Core, Stage};
 use super::time::Time;
 use crate::protocol::{Reply, RowOrder};
 
@@ -172,7 +172,7 @@ impl<C: Clone> Core<C> {
                 continue;
             };
             claim.landed(now, flight, Some(fault));
-            claim.waits_again(flight.lane);
+            claim.in_lane[flight.lane as usize] = true;
             let room = claim.room;
             self.rooms[room].fault = Some((now, fault.clone()));
             self.claim_due(now, *key);
@@ -192,21 +192,6 @@ impl<C: Clone> Core<C> {
                 queue.pause = (queue.pause * times).clamp(least, most);
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
-        }
-    }
-}
-
-impl Claim {
-    /// The claim waits in this lane again, unless its stage has changed.
-    fn waits_again(&mut self, lane: Lane) {
-        let fits = match lane {
-            Lane::Claims | Lane::Looks => self.is_asking(),
-            Lane::Ends => self.closing_mut().is_some(),
-            Lane::Renewals => self.lease.is_some(),
-        };
-        match lane {
-            Lane::Renewals => self.renews |= fits,
-            lane => self.in_lane = self.in_lane.or(fits.then_some(lane)),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Claim, Core, LeaseTimes, Stage};
 use super::time::Time;
-use crate::protocol::{LockId, Ms, Name, Reply};
+use crate::protocol::{LockId, Ms, Name, Reply, RowOrder};
 
 impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
@@ -22,7 +22,6 @@ impl<C: Clone> Core<C> {
                 permit,
                 rules,
                 caller: Some(caller),
-                in_lane: Some(Lane::Claims),
                 ..Claim::default()
             });
             if let Some(number) = permit {
@@ -32,11 +31,9 @@ impl<C: Clone> Core<C> {
             }
             self.callers[caller].won.push(key);
         }
-        match &self.callers[caller].won[..] {
-            // It goes alone, because the reply to several rows may not tell of each.
-            [part] => self.go_apart(Lane::Claims, *part),
-            parts => self.go_together(Lane::Claims, parts.to_vec()),
-        }
+        // They have a command of their own, because the reply to several rows may not tell of each.
+        let parts = self.callers[caller].won.clone();
+        self.go_apart(Lane::Claims, RowOrder::StopAtMiss, parts);
         caller
     }
 

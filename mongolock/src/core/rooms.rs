@@ -43,7 +43,7 @@ impl<C: Clone> Core<C> {
         let (at, asks_at_once) = (room.pause_until, self.asks_at_once(room));
         match room.turn.map(|turn| (turn, &self.claims[turn])) {
             Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, turn),
-            Some((_, turn)) if turn.in_lane.is_some() => {}
+            Some((_, turn)) if turn.waits_in(Lane::Claims) => {}
             _ if room.in_lane && !(asks_at_once && room.permits.is_of_lock()) => {}
             _ if at > now && !asks_at_once => return self.arm(Due::Room(key), at),
             _ => self.seek(now, key, asks_at_once),
@@ -92,7 +92,9 @@ impl<C: Clone> Core<C> {
             self.lane(Lane::Looks).waiting.push_back(key);
         } else {
             // Looks because of silence wait for others; this one is for a call that may have a permit now.
-            self.go_apart(Lane::Looks, key);
+            self.lane(Lane::Looks)
+                .apart
+                .push_back((RowOrder::Each, vec![key]));
         }
     }
 
@@ -112,23 +114,24 @@ impl<C: Clone> Core<C> {
     pub(super) fn send_copy(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         let is_next = claim.resumes.is_some() || self.is_next(claim.room);
-        let claim = &mut self.claims[key];
-        let may_be_sent = claim.flights < COPIES && claim.in_lane.is_none() && is_next;
+        let may_be_sent = claim.flights < COPIES && !claim.waits_in(Lane::Claims) && is_next;
         if may_be_sent && claim.again_at <= now {
-            claim.in_lane = Some(Lane::Claims);
-            self.go_apart(Lane::Claims, key);
+            self.go_apart(Lane::Claims, RowOrder::Each, vec![key]);
         }
     }
 
     /// Puts the claim into this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
-        self.claims[key].in_lane = Some(lane);
+        self.claims[key].in_lane[lane as usize] = true;
         self.lane(lane).waiting.push_back(key);
     }
 
-    /// It has a command of its own.
-    pub(super) fn go_apart(&mut self, lane: Lane, key: Key) {
-        self.lane(lane).apart.push_back((RowOrder::Each, vec![key]));
+    /// Puts the claims into this lane, with a command of their own.
+    pub(super) fn go_apart(&mut self, lane: Lane, order: RowOrder, claims: Vec<Key>) {
+        for claim in &claims {
+            self.claims[*claim].in_lane[lane as usize] = true;
+        }
+        self.lane(lane).apart.push_back((order, claims));
     }
 
     pub(super) fn lane(&mut self, lane: Lane) -> &mut Queue {

@@ -157,11 +157,7 @@ impl<C: Clone> Core<C> {
     fn row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<Row> {
         let lane = flight.lane;
         let claim = self.claims.get_mut(key)?;
-        let is_wanted = match lane {
-            Lane::Renewals => std::mem::take(&mut claim.renews),
-            _ => claim.in_lane.take_if(|own| *own == lane).is_some(),
-        };
-        is_wanted.then_some(())?;
+        std::mem::take(&mut claim.in_lane[lane as usize]).then_some(())?;
         let (when, then) = match lane {
             Lane::Looks => return None,
             Lane::Claims => self.claim_row(luck, flight, key)?,

@@ -39,12 +39,9 @@ impl<C: Clone> Core<C> {
 
     /// Puts claims into this lane. Several have a command of their own, which stops at a miss.
     pub(super) fn go_together(&mut self, lane: Lane, claims: Vec<Key>) {
-        for claim in &claims {
-            self.claims[*claim].in_lane = Some(lane);
-        }
         match claims[..] {
-            [claim] => self.lane(lane).waiting.push_back(claim),
-            _ => self.lane(lane).apart.push_back((RowOrder::StopAtMiss, claims)),
+            [claim] => self.push(claim, lane),
+            _ => self.go_apart(lane, RowOrder::StopAtMiss, claims),
         }
     }
 
