@@ -102,13 +102,9 @@ pub(super) const RENEWALS_APART: usize = 25;
 /// The shortest time between two looks.
 pub(super) const LOOK_EVERY: Span = 100 * MS;
 
-/// The first and the longest pause of each lane while the server rejects commands because of its load.
-pub(super) const OVERLOAD_PAUSE: [(Span, Span); 4] = [
-    (20 * MS, 100 * MS),
-    (20 * MS, 200 * MS),
-    (25 * MS, 400 * MS),
-    (25 * MS, 400 * MS),
-];
+/// The first pause of a lane while the server rejects commands because of its load, and the longest one of each lane.
+pub(super) const OVERLOAD_PAUSE: Span = 20 * MS;
+pub(super) const OVERLOAD_PAUSES: [Span; 4] = [100 * MS, 200 * MS, 400 * MS, 400 * MS];
 
 // Hand-over in this process.
 

@@ -93,6 +93,10 @@ impl<C: Clone> Core<C> {
 
     /// Applies the result of a look.
     pub(super) fn looked_at(&mut self, now: Time, flight: &Flight, key: Key, saw: &Saw) {
+        let Some(room) = self.rooms.get_mut(key) else {
+            return;
+        };
+        room.replied = now;
         let margin = self.conf.margin;
         let seen = |(number, sight): &(u32, _)| Some((*number, Seen::of(Some(sight), margin)?));
         let held: Vec<(u32, Seen)> = saw.iter().filter_map(seen).collect();
@@ -103,6 +107,7 @@ impl<C: Clone> Core<C> {
             [(_, seen)] if is_sound => self.missed(now, flight, key, seen),
             _ => self.ask_now(now, key),
         }
+        self.touch(now, key);
     }
 
     /// The lock may be free: the next command is a claim, at once.

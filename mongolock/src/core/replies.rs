@@ -2,7 +2,7 @@
 
 use super::event::{FailedCommand, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
-use super::limits::{OVERLOAD_PAUSE, RENEWALS_APART};
+use super::limits::{OVERLOAD_PAUSE, OVERLOAD_PAUSES, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
 use super::state::{Core, Stage};
@@ -11,85 +11,59 @@ use crate::protocol::{Reply, RowOrder};
 
 impl<C: Clone> Core<C> {
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {
-        let Some(flight) = self.flights.remove(key) else {
-            return;
-        };
-        match result {
-            Ok(replies) => {
-                self.ends_pause(flight.lane);
-                let is_missed = |core: &Self, key: Key, reply: &Reply| {
-                    let own = core.claims.get(key).and_then(|own| own.own_sight(reply));
-                    flight.order == RowOrder::StopAtMiss && own.is_none()
-                };
-                // What a set has missed is not under way any more when another part of it is.
-                for (claim, reply) in flight.keys.iter().zip(&replies) {
-                    if is_missed(self, *claim, reply) {
-                        self.lands(now, &flight, *claim, None);
-                    }
-                }
-                for (claim, reply) in flight.keys.iter().zip(&replies) {
-                    if !is_missed(self, *claim, reply) {
-                        self.lands(now, &flight, *claim, None);
-                    }
-                    self.replied(now, &flight, *claim, Ok(reply));
-                }
+        if let Some((flight, replies)) = self.replies_of(now, key, result) {
+            for (claim, reply) in flight.keys.iter().zip(&replies) {
+                self.replied(now, &flight, *claim, Ok(reply));
             }
-            Err(fault) => self.failed(now, &flight, fault),
         }
     }
 
     pub(super) fn looked(&mut self, now: Time, key: Key, result: Result<Vec<Saw>, Fault>) {
-        let Some(flight) = self.flights.remove(key) else {
-            return;
-        };
+        if let Some((flight, found)) = self.replies_of(now, key, result) {
+            for (room, saw) in flight.keys.iter().zip(&found) {
+                self.looked_at(now, &flight, *room, saw);
+            }
+        }
+    }
+
+    /// The command with this key, and its replies. If it has failed, the consequences are applied.
+    fn replies_of<T>(&mut self, now: Time, key: Key, result: Result<T, Fault>) -> Option<(Flight, T)> {
+        let flight = self.flights.remove(key)?;
         match result {
-            Ok(found) => {
-                self.ends_pause(flight.lane);
-                for (key, saw) in flight.keys.iter().zip(&found) {
-                    if let Some(room) = self.rooms.get_mut(*key) {
-                        room.replied = now;
-                        self.looked_at(now, &flight, *key, saw);
-                        self.touch(now, *key);
-                    }
-                }
+            Ok(replies) => {
+                // A reply reduces the lane's pause after rejections to a quarter.
+                let queue = self.lane(flight.lane);
+                let pause = queue.pause / 4;
+                queue.pause = if pause < OVERLOAD_PAUSE { 0 } else { pause };
+                Some((flight, replies))
             }
-            Err(fault) => self.failed(now, &flight, fault),
+            Err(fault) => {
+                self.failed(now, &flight, fault);
+                None
+            }
         }
     }
 
-    fn look_failed(&mut self, now: Time, flight: &Flight, fault: &Fault) {
-        let is_rejected = fault.kind == FaultKind::Overloaded;
-        if is_rejected {
-            self.pause_lanes(now, flight.lane);
+    fn look_failed(&mut self, now: Time, key: Key, fault: &Fault) {
+        if self.rooms.get(key).is_some() {
+            self.ask_now(now, key);
+            self.note_fault(now, key, fault);
+            self.rooms[key].looks = fault.kind == FaultKind::Overloaded;
+            self.touch(now, key);
         }
-        for key in &flight.keys {
-            if self.rooms.get(*key).is_some() {
-                self.ask_now(now, *key);
-                self.note_fault(now, *key, fault);
-                self.rooms[*key].looks = is_rejected;
-                self.touch(now, *key);
-            }
-        }
-        self.report(now, flight, fault, None);
-    }
-
-    /// A reply reduces the lane's pause after rejections to a quarter.
-    fn ends_pause(&mut self, lane: Lane) {
-        let (least, _) = OVERLOAD_PAUSE[lane as usize];
-        let pause = self.lane(lane).pause / 4;
-        self.lane(lane).pause = if pause < least { 0 } else { pause };
     }
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
-        if flight.lane == Lane::Looks {
-            return self.look_failed(now, flight, &fault);
-        }
-        let (holder, lane) = (self.holder_of_flight(flight), flight.lane);
+        let lane = flight.lane;
+        let holder = (lane != Lane::Looks)
+            .then(|| self.holder_of_flight(flight))
+            .flatten();
         let is_together = flight.keys.len() > 1;
         let is_rejected = fault.kind == FaultKind::Overloaded;
         let is_of_document = fault.kind == FaultKind::Refused && fault.may_be_applied;
         // The fault may be that of one row. Renewals whose connection was cut are sent together again.
         let may_be_of_one = match lane {
+            Lane::Looks => false,
             Lane::Renewals => fault.kind == FaultKind::Blocked || is_of_document,
             _ => (fault.kind != FaultKind::Refused || is_of_document) && flight.order == RowOrder::Each,
         };
@@ -101,12 +75,14 @@ impl<C: Clone> Core<C> {
         if is_rejected {
             self.pause_lanes(now, lane);
         }
-        if is_rejected || is_split {
+        if is_split || is_rejected && lane != Lane::Looks {
             self.send_again(now, flight, &fault, is_rejected);
         } else {
-            for claim in &flight.keys {
-                self.lands(now, flight, *claim, Some(&fault));
-                self.replied(now, flight, *claim, Err(&fault));
+            for key in &flight.keys {
+                match lane {
+                    Lane::Looks => self.look_failed(now, *key, &fault),
+                    _ => self.replied(now, flight, *key, Err(&fault)),
+                }
             }
         }
         if !is_split || lane == Lane::Renewals {
@@ -187,9 +163,8 @@ impl<C: Clone> Core<C> {
             let queue = self.lane(*lane);
             // Those that were in flight together are rejected together.
             if queue.resumes_at <= now {
-                let (least, most) = OVERLOAD_PAUSE[*lane as usize];
                 let times = if *lane == rejected { 2 } else { 1 };
-                queue.pause = (queue.pause * times).clamp(least, most);
+                queue.pause = (queue.pause * times).clamp(OVERLOAD_PAUSE, OVERLOAD_PAUSES[*lane as usize]);
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
         }
