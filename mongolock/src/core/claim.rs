@@ -34,13 +34,13 @@ pub(super) struct Claim {
     pub(super) turn_left: usize,
     /// Whether the claim waits in a lane, for each lane. If it does not, its key there is ignored.
     pub(super) in_lane: [bool; 4],
-    /// The number of its claims in flight, when the last one was sent, and when another one is if that has no reply by then.
+    /// The number of its claims in flight, and when the last one was sent.
     pub(super) flights: u8,
     pub(super) sent: Time,
+    /// When its claim, or the command that ends it, is sent once more if it has no reply by then.
     pub(super) again_at: Time,
-    /// Whether a claim may take effect that has ended without a reply. After `dead_at` none can.
-    pub(super) is_unclear: bool,
-    pub(super) dead_at: Time,
+    /// The time until which a claim may take effect that has ended without a reply; `None` if there is none.
+    pub(super) unclear_until: Option<Time>,
     pub(super) commits: Commits,
     pub(super) due: Option<Time>,
 }
@@ -91,8 +91,7 @@ pub(super) struct Closing {
     pub(super) answer_by: Time,
     /// How often the command was sent and may have been applied.
     pub(super) tries: u8,
-    /// When the command is sent next, and after which time it is not repeated.
-    pub(super) due: Time,
+    /// The command is not repeated after this time.
     pub(super) stop: Time,
     pub(super) fault: Option<Fault>,
     /// The number of commands that were sent before: no reply to one of them counts.

@@ -184,7 +184,7 @@ impl Claim {
             (Lane::Claims, _) => {
                 self.flights -= 1;
                 if is_unclear {
-                    (self.is_unclear, self.dead_at) = (true, self.dead_at.max(now + flight.limit));
+                    self.unclear_until = self.unclear_until.max(Some(now + flight.limit));
                 }
             }
             (Lane::Ends, Some(fault)) if !self.is_ended_since(flight) => {

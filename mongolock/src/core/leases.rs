@@ -140,7 +140,7 @@ impl<C: Clone> Core<C> {
         let Some(lease) = claim.lease.filter(|_| claim.is_held()) else {
             return;
         };
-        let may_last = lease.may_last || claim.is_unclear || claim.flights > 0 || self.conf.margin > 0;
+        let may_last = lease.may_last || claim.may_come() || self.conf.margin > 0;
         if claim.commits.open > 0 && claim.commits.marks {
             claim.commits.postponed.get_or_insert(Postponed::Loss(loss));
             let room = claim.room;
@@ -160,7 +160,8 @@ impl<C: Clone> Core<C> {
             self.release(now, key, None, loss == Loss::ShutDown);
         }
         if loss == Loss::Expired && may_last {
-            self.claims[key].end_at(later);
+            let claim = &mut self.claims[key];
+            (claim.in_lane[Lane::Ends as usize], claim.again_at) = (false, later);
             self.arm_claim(now, key);
         }
         if loss != Loss::ShutDown {
@@ -174,15 +175,18 @@ impl<C: Clone> Core<C> {
 
     /// Does what is due for a claim, and sets its timer.
     pub(super) fn claim_due(&mut self, now: Time, key: Key) {
-        match self.claims.get(key).map(|claim| &claim.stage) {
-            Some(Stage::Asking) => self.asking_due(now, key),
-            Some(Stage::Held) => self.lease_due(now, key),
-            Some(Stage::Ending(_)) => {
+        let Some(claim) = self.claims.get(key) else {
+            return;
+        };
+        match claim.stage {
+            Stage::Asking if claim.resumes.is_some() => self.send_copy(now, key),
+            Stage::Asking => self.touch(now, claim.room),
+            Stage::Held => self.lease_due(now, key),
+            Stage::Ending(_) => {
                 self.lease_due(now, key);
                 self.end_due(now, key);
             }
-            Some(Stage::Released) => self.released_due(now, key),
-            None => {}
+            Stage::Released => self.released_due(now, key),
         }
         self.arm_claim(now, key);
     }
@@ -286,10 +290,10 @@ impl Claim {
         let renew_at = |lease: LeaseTimes| (!self.waits_in(Lane::Renewals)).then_some(lease.renew_at);
         let (own, also) = match &self.stage {
             Stage::Asking if self.flights > 0 || self.resumes.is_some() => (Some(self.again_at), None),
-            Stage::Released if self.flights == 0 => (Some(self.dead_at), None),
+            Stage::Released if self.flights == 0 => (self.unclear_until, None),
             Stage::Ending(closing) => {
                 let answer_by = closing.of.map(|_| closing.answer_by);
-                ((!self.waits_in(Lane::Ends)).then_some(closing.due), answer_by)
+                ((!self.waits_in(Lane::Ends)).then_some(self.again_at), answer_by)
             }
             _ => (None, None),
         };

@@ -89,7 +89,6 @@ impl<C: Clone> Core<C> {
             };
             room.permits.set_if_of(number, key, permit);
         }
-        claim.is_unclear |= claim.flights > 0;
         self.give_up(now, key);
         if let Some(seen) = &seen {
             self.rooms[room_key].seen = Some((now, seen.clone()));
@@ -171,7 +170,7 @@ impl<C: Clone> Core<C> {
             return;
         };
         let claim = &mut self.claims[owner];
-        if !claim.is_asking() || claim.flights > 0 || claim.is_unclear || claim.resumes.is_some() {
+        if !claim.is_asking() || claim.may_come() || claim.resumes.is_some() {
             return;
         }
         room.permits.set(number, PermitState::Taken);

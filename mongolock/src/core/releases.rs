@@ -33,7 +33,6 @@ impl<C: Clone> Core<C> {
             of,
             answer_by,
             tries: 0,
-            due: Time::LONG_AGO,
             stop,
             fault: None,
             after: self.commands,
@@ -91,7 +90,7 @@ impl<C: Clone> Core<C> {
         }
         closing.in_turn = false;
         let (of, stop) = (closing.of.take_if(|_| is_refused), closing.stop);
-        claim.end_at(if is_refused { stop } else { at });
+        claim.again_at = if is_refused { stop } else { at };
         // The next caller asks for itself, and finds out whether the server works.
         self.pass_turn(now, room, key);
         if is_refused {
@@ -160,10 +159,11 @@ impl<C: Clone> Core<C> {
     /// and acquire the lock again.
     pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
         let claim = &mut self.claims[key];
-        if claim.is_unclear && claim.dead_at <= sent && claim.is_long() {
-            claim.dead_at = claim.sent + limits::RELEASED_AGAIN;
+        let was_unclear = claim.unclear_until.take_if(|until| *until <= sent).is_some();
+        let until = claim.sent + limits::RELEASED_AGAIN;
+        if was_unclear && claim.is_long() && until > sent {
+            claim.unclear_until = Some(until);
         }
-        claim.is_unclear &= claim.dead_at > sent;
         (claim.stage, claim.lease) = (Stage::Released, None);
         self.claim_due(now, key);
     }
@@ -179,9 +179,8 @@ impl<C: Clone> Core<C> {
 
     /// No call waits for this claim any more. If it has no reply yet, it may have acquired the lock.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
-        let claim = &mut self.claims[key];
-        claim.is_unclear |= claim.flights > 0;
-        if claim.is_unclear {
+        let claim = &self.claims[key];
+        if claim.may_come() {
             let room = claim.room;
             self.pass_turn(now, room, key);
             self.release(now, key, None, false);
@@ -207,18 +206,18 @@ impl<C: Clone> Core<C> {
     /// Sends the command that ends a hold when it is due, also once more.
     pub(super) fn end_due(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
-        let is_waiting = claim.waits_in(Lane::Ends);
+        let is_due = !claim.waits_in(Lane::Ends) && claim.again_at <= now;
         let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let (at, stop) = (closing.due, closing.stop);
+        let stop = closing.stop;
         // Who waits for a release learns that it has no reply.
         if closing.answer_by <= now {
             let (of, fault) = (closing.of.take(), closing.fault.clone());
             self.part_ended(of, Err(fault));
         }
         match () {
-            () if is_waiting || at > now => {}
+            () if !is_due => {}
             () if stop > now => self.push(key, Lane::Ends),
             () => self.end_in_vain(now, key),
         }
@@ -227,12 +226,12 @@ impl<C: Clone> Core<C> {
     /// When the last claim in flight has ended, it is removed, or released again when no late one can take effect any more.
     pub(super) fn released_due(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
-        match () {
-            () if claim.flights > 0 => {}
-            () if !claim.is_unclear => self.remove_claim(now, key),
+        match claim.unclear_until {
+            _ if claim.flights > 0 => {}
+            None => self.remove_claim(now, key),
             // An earlier release may still get its reply. Only a release that was sent since then ends the claim.
-            () if claim.dead_at <= now => self.release(now, key, None, false),
-            () => {}
+            Some(until) if until <= now => self.release(now, key, None, false),
+            Some(_) => {}
         }
     }
 
@@ -250,8 +249,7 @@ impl<C: Clone> Core<C> {
                     ..Rules::default()
                 },
                 // A late command may write the lease once more.
-                is_unclear: true,
-                dead_at: now + (limits::LIMIT + limits::NO_REPLY),
+                unclear_until: Some(now + (limits::LIMIT + limits::NO_REPLY)),
                 ..Claim::default()
             });
             self.release(now, claim, None, false);
@@ -264,8 +262,13 @@ impl Claim {
     pub(super) fn is_refused(&self) -> bool {
         let is_refused = |fault: &Fault| fault.kind == FaultKind::Refused;
         matches!(&self.stage, Stage::Ending(closing) if closing.is_release()
-            && closing.due == closing.stop
+            && self.again_at == closing.stop
             && closing.fault.as_ref().is_some_and(is_refused))
+    }
+
+    /// Whether one of its commands may still acquire the lock.
+    pub(super) fn may_come(&self) -> bool {
+        self.flights > 0 || self.unclear_until.is_some()
     }
 
     /// Whether the claim is released once more after the longest time of a late command, which could take a lock for
@@ -282,14 +285,6 @@ impl Claim {
     /// Whether its present end began after this command was sent.
     pub(super) fn is_ended_since(&self, flight: &Flight) -> bool {
         matches!(&self.stage, Stage::Ending(closing) if closing.after >= flight.number)
-    }
-
-    /// The command that ends it is sent at this time.
-    pub(super) fn end_at(&mut self, at: Time) {
-        self.in_lane[Lane::Ends as usize] = false;
-        if let Some(closing) = self.closing_mut() {
-            closing.due = at;
-        }
     }
 
     /// What the command, or an earlier one, has done to the document.

@@ -98,18 +98,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A claim in flight may need a copy, or one that resumes a lease asks again.
-    pub(super) fn asking_due(&mut self, now: Time, key: Key) {
-        let claim = &self.claims[key];
-        let (room, resumes) = (claim.room, claim.resumes.is_some());
-        if claim.again_at <= now && (claim.flights > 0 || resumes) {
-            if resumes {
-                self.send_copy(now, key);
-            }
-            self.touch(now, room);
-        }
-    }
-
     /// Sends a claim once more that has no reply.
     pub(super) fn send_copy(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];

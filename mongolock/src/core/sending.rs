@@ -134,7 +134,7 @@ impl<C: Clone> Core<C> {
                 }
             }
             Lane::Ends => {
-                claim.end_at(next);
+                claim.again_at = next;
                 if let Some(closing) = claim.closing_mut() {
                     closing.tries = closing.tries.saturating_add(1);
                 }
