@@ -106,13 +106,12 @@ impl<C: Clone> Core<C> {
         let (room, caller) = (claim.room, claim.caller);
         let cell = self.holder(claim).cloned();
         self.notify(cell, Notice::Ended(Ok(Ended::Marked)));
-        self.leave_commits(key, Ended::Marked);
         if let Some(caller) = caller
             && self.callers.get(caller).is_some_and(|own| own.left == 0)
         {
             self.callers.remove(caller);
         }
-        self.end_released(now, now, key);
+        self.end_released(now, now, key, Ended::Marked);
         self.pass_turn(now, room, key);
         self.touch(now, room);
     }

@@ -10,12 +10,6 @@ use super::time::{MS, Time};
 use crate::protocol::{Name, Reply, RowOrder, Sight};
 
 impl<C: Clone> Core<C> {
-    /// The claim has a holder, and is renewed from now on.
-    pub(super) fn hold(&mut self, now: Time, key: Key) {
-        self.claims[key].stage = Stage::Held;
-        self.arm_claim(now, key);
-    }
-
     /// A holder ends its hold.
     pub(super) fn end_hold(&mut self, now: Time, key: Key, how: &Ending, awaited: Option<C>) {
         let caller = self.callers.get_mut(key);
@@ -60,6 +54,7 @@ impl<C: Clone> Core<C> {
             lease.renewable_until = Time::NEVER;
             lease.renew_at = lease.renew_at.min(now + limits::HANDED_OVER_CHECK);
         }
+        self.arm_claim(now, key);
         self.deliver(now, key);
     }
 
@@ -124,12 +119,9 @@ impl<C: Clone> Core<C> {
     /// Notifies the holder of the later end of its lease; for a set, of the end of its first lease.
     pub(super) fn notify_extended(&mut self, key: Key) {
         let claim = &self.claims[key];
-        let caller = claim.caller.filter(|_| claim.is_held());
-        let holder = caller.and_then(|caller| Some((caller, self.callers.get(caller)?)));
-        if let (Some((key, caller)), Some(lease)) = (holder, claim.lease) {
-            let of_set = caller.is_set().then(|| self.until(key)).flatten();
-            let notice = Notice::Extended(of_set.unwrap_or(lease.until));
-            self.notify(caller.join.cell.clone(), notice);
+        if let Some(until) = claim.caller.and_then(|caller| self.until(caller)) {
+            let cell = self.holder(claim).cloned();
+            self.notify(cell, Notice::Extended(until));
         }
     }
 
@@ -151,10 +143,9 @@ impl<C: Clone> Core<C> {
         // At the server the lease ends a little later than here.
         let later = now + margin(claim.rules.expiry);
         let cell = self.holder(&self.claims[key]).cloned();
-        self.leave_commits(key, Ended::Lost);
         self.notify(cell, Notice::Lost(loss));
         if loss == Loss::Expired && !may_last {
-            self.end_released(now, now, key);
+            self.end_released(now, now, key, Ended::Lost);
         } else {
             // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
             self.release(now, key, None, loss == Loss::ShutDown);

@@ -1,6 +1,6 @@
 //! What replies and the change stream report about a lock that others have.
 
-use super::event::{Cause, Fault, FaultKind, Lane, Report, Saw, Seen};
+use super::event::{Cause, Effect, Fault, FaultKind, Lane, Report, Saw, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::order::{Mark, part_of};
@@ -66,23 +66,19 @@ impl<C: Clone> Core<C> {
                 Some(part_of((least, longest), luck))
             }
         };
-        let is_outdated = flight.number <= room.freed;
-        // An event that came after the command was sent has set a pause, and the reply may be older.
-        let has_pause = flight.number <= room.told && room.pause_until > now;
-        if !has_pause {
-            self.rest(now, key, seen.left, pause);
+        match () {
+            () if flight.number <= room.freed => self.ask_now(now, key),
+            // An event that came after the command was sent has set a pause, and the reply may be older.
+            () if flight.number <= room.told && room.pause_until > now => {}
+            () => self.rest(now, key, seen.left, pause),
         }
         let room = &self.rooms[key];
         if let Some(first) = self.first(room) {
             let (cell, name) = (first.join.cell.clone(), room.name.clone());
-            self.tell(Report::Waiting(cell, name, seen.left, room.pause_until - now));
+            let report = Report::Waiting(cell, name, seen.left, room.pause_until - now);
+            self.effects.push(Effect::Report(report));
         }
-        let room = &self.rooms[key];
-        if is_outdated {
-            self.ask_now(now, key);
-        } else if !room.queue.is_empty() && room.misses >= 2 {
-            self.listen(now, key);
-        }
+        self.listen(now, key);
     }
 
     /// The time for which the first call of a room has waited.

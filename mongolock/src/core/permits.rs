@@ -1,7 +1,7 @@
 //! A semaphore: each permit is a lock of its own, and a claim names one permit. All permits have one room: a call waits
 //! for any of them, and the turn ends when the claim has its permit, not when the hold ends.
 
-use super::event::{Lane, Report, Seen};
+use super::event::{Effect, Lane, Report, Seen};
 use super::lanes::Flight;
 use super::limits::FIRST_PAUSE;
 use super::permit_list::PermitState;
@@ -24,10 +24,8 @@ pub(super) fn parts(name: &str) -> (&str, Option<u32>) {
 impl<C: Clone> Core<C> {
     /// The room of a document, and the number of the permit that it is.
     pub(super) fn room_of_document(&mut self, name: &Name) -> (Key, Option<u32>) {
-        match parts(name) {
-            (all, Some(number)) => (self.room_of(all.into()), Some(number)),
-            (_, None) => (self.room_of(name.clone()), None),
-        }
+        let (name, number) = parts(name);
+        (self.room_of(name.into()), number)
     }
 
     /// The name of the document of a claim.
@@ -108,9 +106,7 @@ impl<C: Clone> Core<C> {
             let pause = if room.misses > 6 && !is_reported { pause } else { 0 };
             (room.pause_until, room.looks) = (now + pause, false);
         }
-        if room.misses >= 2 {
-            self.listen(now, room_key);
-        }
+        self.listen(now, room_key);
     }
 
     /// Applies the result of a look at all permits.
@@ -129,7 +125,8 @@ impl<C: Clone> Core<C> {
             .map_or(u32::MAX, |caller| caller.width);
         if let Some((seen, _)) = held.iter().find(|(number, _)| *number >= width) {
             let name = self.rooms[key].name.clone();
-            self.tell(Report::PermitsDiffer(name, width, *seen));
+            let report = Report::PermitsDiffer(name, width, *seen);
+            self.effects.push(Effect::Report(report));
         }
         let room = &mut self.rooms[key];
         room.permits.set_taken(held.iter().map(|(number, _)| *number));

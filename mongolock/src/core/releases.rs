@@ -135,9 +135,8 @@ impl<C: Clone> Core<C> {
         if is_there {
             self.release(now, key, None, in_turn);
         } else {
-            self.leave_commits(key, how);
             self.free_permit(key, is_free);
-            self.end_released(now, sent, key);
+            self.end_released(now, sent, key, how);
         }
         self.part_ended(of, ended);
         match () {
@@ -157,7 +156,8 @@ impl<C: Clone> Core<C> {
 
     /// The claim is released by a command that was sent then. It is released once more if one of its claims may arrive late
     /// and acquire the lock again.
-    pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
+    pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key, how: Ended) {
+        self.leave_commits(key, how);
         let claim = &mut self.claims[key];
         let was_unclear = claim.unclear_until.take_if(|until| *until <= sent).is_some();
         let until = claim.sent + limits::RELEASED_AGAIN;

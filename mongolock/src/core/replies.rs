@@ -1,6 +1,6 @@
 //! The end of a command: its replies are given to their claims, and rows that have failed together are sent separately.
 
-use super::event::{FailedCommand, Fault, FaultKind, Lane, Report, Saw};
+use super::event::{Effect, FailedCommand, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
 use super::limits::{OVERLOAD_PAUSE, OVERLOAD_PAUSES, RENEWALS_APART};
 use super::order::part_of;
@@ -112,12 +112,12 @@ impl<C: Clone> Core<C> {
         let asks = matches!(lane, Lane::Claims | Lane::Looks);
         let first = self.first(room).filter(|_| asks);
         let repeated_at = match claim.map(|claim| &claim.stage) {
-            _ if asks => first.map(|_| room.pause_until),
             _ if lane == Lane::Renewals => Some(now),
+            _ if fault.kind == FaultKind::Refused => None,
+            _ if asks => first.map(|_| room.pause_until),
             Some(Stage::Ending(_)) => claim.and_then(|claim| claim.due),
             _ => None,
         };
-        let repeated_at = repeated_at.filter(|_| lane == Lane::Renewals || fault.kind != FaultKind::Refused);
         let of_call = || first.map(|caller| caller.join.cell.clone());
         let failed = FailedCommand {
             lane,
@@ -127,7 +127,7 @@ impl<C: Clone> Core<C> {
             fault: fault.clone(),
             pause: repeated_at.map(|at| (at.max(self.lanes[flight.lane as usize].resumes_at) - now).max(0)),
         };
-        self.tell(Report::Failed(failed));
+        self.effects.push(Effect::Report(Report::Failed(failed)));
     }
 
     /// The claims of a command that has failed wait for another one. Rejected ones are sent with the next command of the lane, before all

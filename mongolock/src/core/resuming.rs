@@ -41,8 +41,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn resumed(&mut self, now: Time, key: Key, lease: LeaseTimes) {
         let claim = &mut self.claims[key];
         let Some(caller) = claim.caller else { return };
-        claim.lease = Some(lease);
-        self.hold(now, key);
+        (claim.stage, claim.lease) = (Stage::Held, Some(lease));
         if lease.until <= now {
             return self.fail_resumption(now, key, Cause::Gone);
         }

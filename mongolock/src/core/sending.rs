@@ -193,12 +193,8 @@ impl<C: Clone> Core<C> {
         let is_shared = self.is_shared(claim.room);
         let claim = &mut self.claims[key];
         let room = &mut self.rooms[claim.room];
-        let is_resumption = claim.resumes.is_some();
-        let caller = if is_resumption {
-            claim.caller
-        } else {
-            room.queue.front().copied()
-        };
+        // A claim that resumes a lease has its caller already.
+        let caller = claim.caller.or_else(|| room.queue.front().copied());
         let caller = &self.callers[caller?];
         if let Some(deadline) = caller.deadline() {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
@@ -210,7 +206,7 @@ impl<C: Clone> Core<C> {
             *limit = (*limit).min(limits::LIMIT_OF_COPY);
         }
         let kind = match () {
-            () if is_resumption => IdKind::Resumed,
+            () if claim.resumes.is_some() => IdKind::Resumed,
             () if claim.permit.is_some() => IdKind::Permit,
             () if caller.is_set() => IdKind::Set,
             () => IdKind::Single,

@@ -2,7 +2,7 @@
 
 use super::event::{Cause, EndResult, Ended, Grant, Lane, Notice};
 use super::slab::Key;
-use super::state::{Caller, Core};
+use super::state::{Caller, Core, Stage};
 use super::time::{MS, Time};
 use crate::protocol::RowOrder;
 
@@ -68,7 +68,7 @@ impl<C: Clone> Core<C> {
         caller.room = (!caller.later.is_empty()).then(|| caller.later.remove(0));
         caller.won.push(key);
         let has_all = caller.won.len() >= caller.names.len();
-        self.hold(now, key);
+        self.claims[key].stage = Stage::Held;
         if has_all {
             self.grant(now, first);
         } else {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub(super) use super::claim::{Claim, Closing, End, LeaseTimes, Postponed, Stage, Unknown};
-use super::event::{Effect, EndResult, Fault, Join, Notice, Report, Seen};
+use super::event::{Effect, EndResult, Fault, Join, Notice, Seen};
 use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -283,10 +283,6 @@ impl<C: Clone> Core<C> {
     pub(super) fn holder(&self, claim: &Claim) -> Option<&C> {
         let caller = claim.caller.filter(|_| claim.is_held());
         Some(&self.callers.get(caller?)?.join.cell)
-    }
-
-    pub(super) fn tell(&mut self, report: Report<C>) {
-        self.effects.push(Effect::Report(report));
     }
 
     /// Notifies a caller, if there is one.

@@ -46,10 +46,11 @@ impl Stream {
 }
 
 impl<C: Clone> Core<C> {
-    /// The change stream shall report this lock.
+    /// The change stream shall report this lock, if calls wait for it and two replies in a row have said that it is held.
     pub(super) fn listen(&mut self, now: Time, key: Key) {
         let (room, stream) = (&mut self.rooms[key], &mut self.stream);
-        if room.filter.is_some() || !stream.is_possible && stream.retry_at > now {
+        let waits = !room.queue.is_empty() && room.misses >= 2 && room.filter.is_none();
+        if !waits || !stream.is_possible && stream.retry_at > now {
             return;
         }
         stream.listeners.insert(key);
