@@ -27,7 +27,7 @@ use super::event::{Ended, Fault, Loss, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
-use super::state::{Core, Postponed, Unknown};
+use super::state::{Claim, Core, Postponed, Unknown};
 use super::time::{MS, Time};
 use crate::protocol::{Reply, Until};
 
@@ -73,8 +73,8 @@ impl<C: Clone> Core<C> {
     ) {
         // A hold that has ended meanwhile waits for the commit.
         for key in self.claims_of(hold) {
-            let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
-            let Some(claim) = claim.filter(|claim| claim.commits.open > 0) else {
+            let is_open = |claim: &&mut Claim| claim.is_held() && claim.commits.open > 0;
+            let Some(claim) = self.claims.get_mut(key).filter(is_open) else {
                 continue;
             };
             claim.commits.open -= 1;

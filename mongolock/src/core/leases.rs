@@ -177,7 +177,12 @@ impl<C: Clone> Core<C> {
                 self.lease_due(now, key);
                 self.end_due(now, key);
             }
-            Stage::Released => self.released_due(now, key),
+            // When the last claim in flight has ended, it is removed, or released again when no late one can take effect
+            // any more. An earlier release may still get its reply; only one that was sent since then ends the claim.
+            Stage::Released if claim.flights > 0 => {}
+            Stage::Released if claim.unclear_until.is_none() => self.remove_claim(now, key),
+            Stage::Released if claim.unclear_until <= Some(now) => self.release(now, key, None, false),
+            Stage::Released => {}
         }
         self.arm_claim(now, key);
     }
@@ -249,21 +254,16 @@ impl<C: Clone> Core<C> {
             _ => limits::RENEWAL_TOGETHER_OVERLOADED,
         };
         let soon = now + expiry * MS / part;
-        let of_claim = |(_, due): &(Time, Due)| match due {
-            Due::Claim(key) => Some(*key),
-            _ => None,
-        };
-        let next = self.due.range(..(soon, Due::Stream)).filter_map(of_claim);
+        let next = self
+            .due
+            .range(..(soon, Due::Stream))
+            .filter_map(|(_, due)| match due {
+                Due::Claim(key) => Some(*key).filter(|key| self.claims[*key].may_be_renewed(now, soon)),
+                _ => None,
+            });
         let next: Vec<Key> = next.take(limits::GROUP[Lane::Renewals as usize] - 1).collect();
         for other in next {
-            let claim = &self.claims[other];
-            if let Some(lease) = claim.lease.filter(|_| claim.is_held())
-                && !(claim.waits_in(Lane::Renewals) || lease.is_blocked)
-                && lease.renew_at <= soon
-                && lease.renewable_until > now
-            {
-                self.renew(other);
-            }
+            self.renew(other);
         }
     }
 }
@@ -274,6 +274,13 @@ impl Claim {
     pub(super) fn is_renewed_alone(&self) -> bool {
         let is_blocked = self.is_held() && self.lease.is_some_and(|lease| lease.is_blocked);
         is_blocked || self.commits.open > 0 || self.commits.unknown.is_some()
+    }
+
+    /// Whether it is renewed with another claim: it is due soon, and its renewal does not wait for anything.
+    fn may_be_renewed(&self, now: Time, soon: Time) -> bool {
+        let is_due = |lease: LeaseTimes| lease.renew_at <= soon && lease.renewable_until > now;
+        let lease = self.lease.filter(|lease| !lease.is_blocked);
+        self.is_held() && !self.waits_in(Lane::Renewals) && lease.is_some_and(is_due)
     }
 
     /// When something is due for it next. What is due by now waits for something else, as for a place in a lane.

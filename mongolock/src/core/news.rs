@@ -221,19 +221,18 @@ impl<C: Clone> Core<C> {
         let (luck, waited) = (self.draw(), self.waited(now, key));
         let about = |span: Span| part_of((span * 8 / 10, span * 12 / 10), luck);
         let room = &mut self.rooms[key];
-        let is_far = pause.is_none() && room.order.is_far(waited);
-        let is_silent = pause.is_none() && !is_far;
-        let pause = match pause {
-            Some(pause) => pause,
-            None if is_silent => about(limits::SILENCE),
+        // A look would find the lock free too late: other processes are faster with a claim.
+        let (pause, asks_seldom) = match pause {
+            Some(pause) => (pause, self.names.len() > limits::CLAIMED_MOST),
             // The pause counts from the last command, because events may arrive too late.
-            None => (room.asked + about(limits::LATE_POLL) - now).max(0),
+            None if room.order.is_far(waited) => {
+                ((room.asked + about(limits::LATE_POLL) - now).max(0), false)
+            }
+            None => (about(limits::SILENCE), true),
         };
         let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         room.pause_until = now + pause.min(free);
-        // A look would find the lock free too late: other processes are faster with a claim.
-        let asks_seldom = is_silent || !is_far && self.names.len() > limits::CLAIMED_MOST;
         room.looks = asks_seldom && pause <= free;
     }
 }

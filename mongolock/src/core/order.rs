@@ -45,8 +45,14 @@ impl Order {
         if self.ahead.is_some_and(|ahead| ahead > 0) && place != Some(0) {
             self.let_pass(0);
         }
-        if waits {
-            self.note_overtaken(mark);
+        // Another process was faster: a process without a place in the order spreads its next requests over a longer
+        // time, or over a shorter one if the same process was faster again.
+        if waits && self.overtaken_by.contains(&mark) {
+            self.window = if self.window > MS { self.window / 2 } else { 0 };
+            self.overtaken += 1;
+        } else if waits {
+            self.window = (self.window * 2).clamp(3 * MS / 2, limits::SLOTS_MOST);
+            self.overtaken_by.push(mark);
         }
         if let Some(place) = self.rivals.iter().position(is_of_mark) {
             self.remove(place);
@@ -56,18 +62,6 @@ impl Order {
         self.active += 1;
         self.rivals.truncate(limits::RIVALS.max(self.active));
         (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
-    }
-
-    /// Another process was faster: a process without a place in the order spreads its next requests over a longer time,
-    /// or over a shorter one if the same process was faster again.
-    fn note_overtaken(&mut self, mark: Mark) {
-        if self.overtaken_by.contains(&mark) {
-            self.window = if self.window > MS { self.window / 2 } else { 0 };
-            self.overtaken += 1;
-        } else {
-            self.window = (self.window * 2).clamp(3 * MS / 2, limits::SLOTS_MOST);
-            self.overtaken_by.push(mark);
-        }
     }
 
     /// This process has acquired the lock.

@@ -103,11 +103,9 @@ impl<C: Clone> Core<C> {
     pub(super) fn end_in_vain(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
         let room = claim.room;
-        if let Some(closing) = claim.closing_mut() {
-            let fault = closing.fault.take();
-            self.ended(now, now, key, Err(fault));
-            self.touch(now, room);
-        }
+        let fault = claim.closing_mut().and_then(|closing| closing.fault.take());
+        self.ended(now, now, key, Err(fault));
+        self.touch(now, room);
     }
 
     /// What a command says that ends a claim.
@@ -168,7 +166,7 @@ impl<C: Clone> Core<C> {
         self.claim_due(now, key);
     }
 
-    fn remove_claim(&mut self, now: Time, key: Key) {
+    pub(super) fn remove_claim(&mut self, now: Time, key: Key) {
         self.disarm(Due::Claim(key));
         self.free_permit(key, false);
         if let Some(claim) = self.claims.remove(key) {
@@ -220,18 +218,6 @@ impl<C: Clone> Core<C> {
             () if !is_due => {}
             () if stop > now => self.push(key, Lane::Ends),
             () => self.end_in_vain(now, key),
-        }
-    }
-
-    /// When the last claim in flight has ended, it is removed, or released again when no late one can take effect any more.
-    pub(super) fn released_due(&mut self, now: Time, key: Key) {
-        let claim = &self.claims[key];
-        match claim.unclear_until {
-            _ if claim.flights > 0 => {}
-            None => self.remove_claim(now, key),
-            // An earlier release may still get its reply. Only a release that was sent since then ends the claim.
-            Some(until) if until <= now => self.release(now, key, None, false),
-            Some(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use super::lanes::{Flight, LANES};
 use super::limits;
 use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
-use super::time::{MS, Span, Time};
+use super::time::{MS, Time};
 use crate::protocol::text::owner;
 use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
 
@@ -76,12 +76,20 @@ impl<C: Clone> Core<C> {
         mut keys: Vec<Key>,
         (order, is_alone): (RowOrder, bool),
     ) {
+        // That of renewals depends on their leases.
+        let limit = match lane {
+            Lane::Claims | Lane::Ends if keys.len() > 1 => {
+                limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS)
+            }
+            _ => limits::LIMIT,
+        };
+        let limit = limit.min(limits::LIMITS[lane as usize]);
         let mut flight = Flight {
             number: self.commands + 1,
             lane,
             keys: Vec::new(),
             sent: now,
-            limit: self.limit_of(lane, keys.len()),
+            limit,
             order,
             is_alone,
         };
@@ -110,17 +118,6 @@ impl<C: Clone> Core<C> {
             Lane::Looks => Effect::Look(key, looks, limit),
             _ => Effect::Run(key, rows, order, limit),
         });
-    }
-
-    /// The time limit of a command with this number of rows. That of renewals depends on their leases.
-    fn limit_of(&self, lane: Lane, number: usize) -> Span {
-        let most = limits::LIMITS[lane as usize];
-        match lane {
-            Lane::Claims | Lane::Ends if number > 1 => {
-                most.min(limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS))
-            }
-            _ => most,
-        }
     }
 
     /// Sets the timer of a claim that was sent.
