@@ -5,7 +5,7 @@ use super::event::{CallFailure, Cause, Fault, Join, Notice, Seen, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Caller, Core, Due, Phase, Room, Stage};
+use super::state::{Caller, Core, Due, Room, Stage};
 use super::time::{Span, Time};
 use crate::protocol::text::is_mark;
 use crate::protocol::{Ms, Name};
@@ -58,9 +58,6 @@ impl<C: Clone> Core<C> {
 
     /// The callers that a shutdown does not let wait.
     pub(super) fn refuse_calls(&mut self, now: Time) {
-        if self.phase == Phase::Open {
-            return;
-        }
         for key in self.callers.keys() {
             let caller = self.callers.get(key).filter(|caller| caller.waits);
             if caller.is_some_and(|caller| self.refuses(caller.join.is_inside_hold)) {

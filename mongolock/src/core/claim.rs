@@ -96,8 +96,6 @@ pub(super) struct Closing {
     pub(super) fault: Option<Fault>,
     /// The number of commands that were sent before: no reply to one of them counts.
     pub(super) after: u64,
-    /// The next call waits for the reply to the release.
-    pub(super) in_turn: bool,
     /// A late copy of the claim has acquired the lock since the release began.
     pub(super) is_acquired_again: bool,
 }

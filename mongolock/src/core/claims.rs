@@ -71,7 +71,7 @@ impl<C: Clone> Core<C> {
             // An operator has released the lock, and a late copy of the claim has acquired it again, with other tokens.
             (Stage::Held, Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
             (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
-            (Stage::Released, Some(_)) => self.release(now, key, None, false),
+            (Stage::Released, Some(_)) => self.release(now, key, None),
             _ => {}
         }
     }
@@ -128,13 +128,13 @@ impl<C: Clone> Core<C> {
             _ => false,
         };
         if lease.until <= now || !fits || is_earlier || self.phase == Phase::Closed {
-            return self.release(now, key, None, true);
+            return self.release(now, key, None);
         }
         let first = self.rooms[room].queue[0];
         // The age counts from the request, because the server can have delayed the reply.
         let left = |(period, at): (Period, Ms)| period.end.saturating_sub(at).saturating_mul(MS);
         if period.is_some_and(|period| left(period) <= now - flight.sent) {
-            self.release(now, key, None, true);
+            self.release(now, key, None);
             return self.fail(now, first, room, Cause::PeriodOver);
         }
         let (room, claim) = (&mut self.rooms[room], &mut self.claims[key]);

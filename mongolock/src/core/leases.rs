@@ -34,14 +34,13 @@ impl<C: Clone> Core<C> {
             claim.commits.postponed = Some(Postponed::Ending);
             return;
         }
-        let (room, is_of_permit) = (claim.room, claim.permit.is_some());
+        let room = claim.room;
         self.rooms[room].used = now;
         if self.may_hand_over(now, key) {
             self.hand_over(now, key);
             self.part_ended(of, Ok(Ended::HandedOver));
         } else {
-            let has_turn = is_of_permit || self.rooms[room].turn == Some(key);
-            self.release(now, key, of, has_turn);
+            self.release(now, key, of);
         }
         self.touch(now, room);
     }
@@ -65,8 +64,8 @@ impl<C: Clone> Core<C> {
         let lasts = |lease: LeaseTimes| lease.until - now > claim.rules.expiry * MS / 2;
         let has_time = claim.lease.is_some_and(lasts);
         let is_plain = claim.rules.min_hold == 0 && claim.rules.once.is_none() && !claim.commits.is_unclear;
-        let has_turn = self.rooms[claim.room].turn == Some(key) || claim.permit.is_some();
-        let may_pass = claim.token < claim.last && is_plain && has_time && has_turn && self.fits(key);
+        let may_pass =
+            claim.token < claim.last && is_plain && has_time && self.has_turn(key) && self.fits(key);
         may_pass && self.phase != Phase::Closed && self.is_in_turn(now, claim)
     }
 
@@ -148,7 +147,7 @@ impl<C: Clone> Core<C> {
             self.end_released(now, now, key, Ended::Lost);
         } else {
             // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
-            self.release(now, key, None, loss == Loss::ShutDown);
+            self.release(now, key, None);
         }
         if loss == Loss::Expired && may_last {
             let claim = &mut self.claims[key];
@@ -181,7 +180,7 @@ impl<C: Clone> Core<C> {
             // any more. An earlier release may still get its reply; only one that was sent since then ends the claim.
             Stage::Released if claim.flights > 0 => {}
             Stage::Released if claim.unclear_until.is_none() => self.remove_claim(now, key),
-            Stage::Released if claim.unclear_until <= Some(now) => self.release(now, key, None, false),
+            Stage::Released if claim.unclear_until <= Some(now) => self.release(now, key, None),
             Stage::Released => {}
         }
         self.arm_claim(now, key);

@@ -68,6 +68,9 @@ impl<C: Clone> Core<C> {
         self.luck = luck.chance();
         self.tick(now);
         let caller = self.take(now, event);
+        if self.phase != Phase::Open {
+            self.refuse_calls(now);
+        }
         self.pump(now, luck);
         if self.phase != Phase::Open && self.is_idle() {
             self.effects.push(Effect::Idle);
@@ -77,11 +80,7 @@ impl<C: Clone> Core<C> {
 
     fn take(&mut self, now: Time, event: Event<C>) -> Option<Key> {
         match event {
-            Event::Join(wanted, join) => {
-                let caller = self.join(now, wanted, join);
-                self.refuse_calls(now);
-                return Some(caller);
-            }
+            Event::Join(wanted, join) => return Some(self.join(now, wanted, join)),
             Event::Leave(caller) => self.leave(now, caller, None),
             Event::End(hold, how, awaited) => self.end_hold(now, hold, &how, awaited),
             Event::CommitBegins { hold, marks } => self.commit_begins(now, hold, marks),
@@ -124,7 +123,6 @@ impl<C: Clone> Core<C> {
 
     fn shut_down(&mut self, now: Time, is_closed: bool) {
         self.phase = if is_closed { Phase::Closed } else { Phase::Draining };
-        self.refuse_calls(now);
         if !is_closed {
             return;
         }

@@ -12,8 +12,8 @@ use super::time::{MS, Span, Time};
 use crate::protocol::{LockId, Ms, Name, Reply, Sight, Until};
 
 impl<C: Clone> Core<C> {
-    /// Sends a release. If it is `in_turn`, the next call waits for its reply or its first failure.
-    pub(super) fn release(&mut self, now: Time, key: Key, of: Option<Key>, in_turn: bool) {
+    /// Sends a release. If the claim has its turn, the next call waits for the reply or the first failure.
+    pub(super) fn release(&mut self, now: Time, key: Key, of: Option<Key>) {
         self.leave_commits(key, Ended::Lost);
         let claim = &mut self.claims[key];
         let was_held = claim.lease.take().is_some();
@@ -21,13 +21,13 @@ impl<C: Clone> Core<C> {
         let holder = holder.and_then(|holder| self.callers.get(holder));
         let end = End::Release(holder.map_or(0, |holder| holder.join.rules.min_hold));
         let stop = now + claim.rules.expiry * MS;
-        let stage = self.closing(end, of, (now + limits::RELEASE_REPLY, stop), in_turn);
+        let stage = self.closing(end, of, (now + limits::RELEASE_REPLY, stop));
         self.claims[key].stage = stage;
         self.push(key, Lane::Ends);
     }
 
     /// A claim begins to end. The times are those of its answer and of the last repetition.
-    fn closing(&self, end: End, of: Option<Key>, (answer_by, stop): (Time, Time), in_turn: bool) -> Stage {
+    fn closing(&self, end: End, of: Option<Key>, (answer_by, stop): (Time, Time)) -> Stage {
         Stage::Ending(Closing {
             end,
             of,
@@ -36,7 +36,6 @@ impl<C: Clone> Core<C> {
             stop,
             fault: None,
             after: self.commands,
-            in_turn,
             is_acquired_again: false,
         })
     }
@@ -53,7 +52,7 @@ impl<C: Clone> Core<C> {
         let caller = &mut self.callers[hold];
         (caller.waiter, caller.left) = (awaited, claims.len());
         for (key, (end, lease)) in claims.iter().zip(ends) {
-            let stage = self.closing(end, Some(hold), (Time::NEVER, Time::NEVER), true);
+            let stage = self.closing(end, Some(hold), (Time::NEVER, Time::NEVER));
             let claim = &mut self.claims[*key];
             (claim.stage, claim.lease) = (stage, Some(lease));
             self.arm_claim(now, *key);
@@ -88,7 +87,6 @@ impl<C: Clone> Core<C> {
         if is_refused && !(is_of_lock && closing.is_release() && closing.stop > now) {
             return self.end_in_vain(now, key);
         }
-        closing.in_turn = false;
         let (of, stop) = (closing.of.take_if(|_| is_refused), closing.stop);
         claim.again_at = if is_refused { stop } else { at };
         // The next caller asks for itself, and finds out whether the server works.
@@ -118,20 +116,21 @@ impl<C: Clone> Core<C> {
 
     /// The claim has left its lock, or the command was in vain.
     fn ended(&mut self, now: Time, sent: Time, key: Key, ended: EndResult) {
+        let has_turn = self.has_turn(key);
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let Stage::Ending(closing) = &mut claim.stage else {
+        let Some(closing) = claim.closing_mut() else {
             return;
         };
         let of = closing.of.take();
         let (is_release, is_free) = (closing.is_release(), matches!(ended, Ok(Ended::Released)));
-        let in_turn = closing.in_turn && (is_release || is_free);
+        let in_turn = has_turn && (is_release || is_free);
         // A late claim has acquired the lock again, or may have.
         let is_over = is_release || !matches!(ended, Err(_) | Ok(Ended::Lost));
         let is_there = closing.is_acquired_again || !is_over;
         let how = ended.as_ref().map_or(Ended::Lost, |ended| *ended);
         if is_there {
-            self.release(now, key, None, in_turn);
+            self.release(now, key, None);
         } else {
             self.free_permit(key, is_free);
             self.end_released(now, sent, key, how);
@@ -181,7 +180,7 @@ impl<C: Clone> Core<C> {
         if claim.may_come() {
             let room = claim.room;
             self.pass_turn(now, room, key);
-            self.release(now, key, None, false);
+            self.release(now, key, None);
         } else {
             self.remove_claim(now, key);
         }
@@ -238,7 +237,7 @@ impl<C: Clone> Core<C> {
                 unclear_until: Some(now + (limits::LIMIT + limits::NO_REPLY)),
                 ..Claim::default()
             });
-            self.release(now, claim, None, false);
+            self.release(now, claim, None);
         }
     }
 }

@@ -112,7 +112,7 @@ impl<C: Clone> Core<C> {
             };
             let room = claim.room;
             match claim.stage {
-                Stage::Held => self.release(now, part, None, false),
+                Stage::Held => self.release(now, part, None),
                 Stage::Asking => self.give_up(now, part),
                 _ => {}
             }

@@ -143,6 +143,12 @@ impl<C: Clone> Core<C> {
         key
     }
 
+    /// Whether the next call of its room waits for this claim. That for a permit holds it without the turn of its room.
+    pub(super) fn has_turn(&self, key: Key) -> bool {
+        let claim = &self.claims[key];
+        claim.permit.is_some() || self.rooms[claim.room].turn == Some(key)
+    }
+
     /// The claim no longer asks, and has no turn any more: the next caller may ask.
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
         let room = &mut self.rooms[key];

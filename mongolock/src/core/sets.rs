@@ -63,7 +63,7 @@ impl<C: Clone> Core<C> {
         if caller.room != Some(room) {
             // It comes before earlier locks of the caller.
             caller.later.retain(|other| *other != room);
-            return self.release(now, key, None, true);
+            return self.release(now, key, None);
         }
         caller.room = (!caller.later.is_empty()).then(|| caller.later.remove(0));
         caller.won.push(key);
