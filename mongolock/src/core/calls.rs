@@ -115,15 +115,10 @@ impl<C: Clone> Core<C> {
         let Some(caller) = caller.filter(|caller| caller.waits) else {
             return;
         };
-        let resumes = caller.room.is_none();
         caller.join.rules.min_hold = 0;
         self.stops_waiting(key);
         self.leave_queues(now, key, here);
-        if resumes {
-            self.give_back(now, key);
-        } else {
-            self.end_all(now, key, None);
-        }
+        self.end_all(now, key, None);
     }
 
     /// The caller ends without its locks because of this room. `touch` follows for the room.

@@ -24,23 +24,26 @@ impl<C: Clone> Core<C> {
         self.end_all(now, key, awaited);
     }
 
-    /// Ends a claim: it is handed over to the next caller, or released. `of` is its holder, if that waits for the end.
+    /// Ends a claim: it is handed over to the next caller, released or given up. `of` is its holder, if that waits for the end.
     pub(super) fn end(&mut self, now: Time, key: Key, of: Option<Key>) {
-        let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
-        let Some(claim) = claim else {
+        let Some(claim) = self.claims.get(key) else {
             return self.part_ended(of, Ok(Ended::Lost));
         };
-        if claim.commits.open > 0 {
-            claim.commits.postponed = Some(Postponed::Ending);
-            return;
-        }
-        let room = claim.room;
+        let (room, postponed) = (claim.room, Some(Postponed::Ending));
         self.rooms[room].used = now;
-        if self.may_hand_over(now, key) {
-            self.hand_over(now, key);
-            self.part_ended(of, Ok(Ended::HandedOver));
-        } else {
-            self.release(now, key, of);
+        match claim.stage {
+            Stage::Held if claim.commits.open > 0 => self.claims[key].commits.postponed = postponed,
+            Stage::Held if self.may_hand_over(now, key) => {
+                self.hand_over(now, key);
+                self.part_ended(of, Ok(Ended::HandedOver));
+            }
+            Stage::Held => self.release(now, key, of),
+            // It resumes a lease.
+            Stage::Asking => {
+                self.give_up(now, key);
+                self.part_ended(of, Ok(Ended::Lost));
+            }
+            Stage::Ending(_) | Stage::Released => self.part_ended(of, Ok(Ended::Lost)),
         }
         self.touch(now, room);
     }

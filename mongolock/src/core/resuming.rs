@@ -43,7 +43,7 @@ impl<C: Clone> Core<C> {
         let Some(caller) = claim.caller else { return };
         (claim.stage, claim.lease) = (Stage::Held, Some(lease));
         if lease.until <= now {
-            return self.fail_resumption(now, key, Cause::Gone);
+            return self.resumes_not(now, key, Some(Cause::Gone));
         }
         let parts = &self.callers[caller].won;
         if parts.iter().all(|part| self.claims[*part].is_held()) {
@@ -75,48 +75,24 @@ impl<C: Clone> Core<C> {
                 () => None,
             }
         });
-        match cause {
-            Some(cause) => self.fail_resumption(now, key, cause),
-            None => self.resume_later(now, key),
-        }
+        self.resumes_not(now, key, cause);
     }
 
     pub(super) fn resumption_failed(&mut self, now: Time, key: Key, fault: &Fault) {
         let room = self.claims[key].room;
         self.rooms[room].fault = Some((now, fault.clone()));
-        if fault.kind == FaultKind::Refused {
-            self.fail_resumption(now, key, Cause::Refused);
-        } else {
-            self.resume_later(now, key);
-        }
+        let cause = (fault.kind == FaultKind::Refused).then_some(Cause::Refused);
+        self.resumes_not(now, key, cause);
     }
 
-    fn resume_later(&mut self, now: Time, key: Key) {
-        self.claims[key].again_at = now + self.draw_between(PAUSE);
-    }
-
-    /// The call for the lease that this claim resumes, and for all leases with it, ends without them.
-    fn fail_resumption(&mut self, now: Time, part: Key, cause: Cause) {
-        let claim = &self.claims[part];
-        if let (Some(caller), room) = (claim.caller, claim.room) {
-            self.fail(now, caller, room, cause);
-        }
-    }
-
-    /// The resumption is given up: the leases get their ids back.
-    pub(super) fn give_back(&mut self, now: Time, caller: Key) {
-        let won = self.callers.remove(caller).map(|caller| caller.won);
-        for part in won.unwrap_or_default() {
-            let Some(claim) = self.claims.get_mut(part) else {
-                continue;
-            };
-            let room = claim.room;
-            match claim.stage {
-                Stage::Held => self.release(now, part, None),
-                Stage::Asking => self.give_up(now, part),
-                _ => {}
-            }
-            self.touch(now, room);
+    /// The claim has not got its lease. With a cause its call ends, without all of its leases; otherwise it asks again.
+    fn resumes_not(&mut self, now: Time, key: Key, cause: Option<Cause>) {
+        let pause = self.draw_between(PAUSE);
+        let claim = &mut self.claims[key];
+        let room = claim.room;
+        match claim.caller.zip(cause) {
+            Some((caller, cause)) => self.fail(now, caller, room, cause),
+            None => claim.again_at = now + pause,
         }
     }
 }

@@ -143,10 +143,12 @@ impl<C: Clone> Core<C> {
         key
     }
 
-    /// Whether the next call of its room waits for this claim. That for a permit holds it without the turn of its room.
+    /// Whether the next call of its room waits for this claim. One for a permit has no turn while it is held; one that
+    /// resumes a lease gives it back to its handle.
     pub(super) fn has_turn(&self, key: Key) -> bool {
         let claim = &self.claims[key];
-        claim.permit.is_some() || self.rooms[claim.room].turn == Some(key)
+        let is_of_permit = claim.permit.is_some() && claim.resumes.is_none();
+        is_of_permit || self.rooms[claim.room].turn == Some(key)
     }
 
     /// The claim no longer asks, and has no turn any more: the next caller may ask.
