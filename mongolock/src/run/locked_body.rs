@@ -93,7 +93,7 @@ impl<B: Future<Output = T>, T> Future for LockedBody<'_, B, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let Self { call, body } = self.get_mut();
-        let error = match ready!(call.0.as_mut().poll_body(body, cx)) {
+        let error = match ready!(call.0.poll_body(body, cx)) {
             Ok(()) => return Poll::Ready(body.take_value()),
             Err(error) => error,
         };
@@ -104,6 +104,6 @@ impl<B: Future<Output = T>, T> Future for LockedBody<'_, B, T> {
 impl<B: Future<Output = T>, T> Drop for LockedBody<'_, B, T> {
     /// Drops the body of a cancelled call before its lock is released.
     fn drop(&mut self) {
-        self.call.0.as_mut().drop_body(&mut self.body);
+        self.call.0.drop_body(&mut self.body);
     }
 }

@@ -35,7 +35,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("options", 227),
     ("protocol", 532),
     ("provider", 299),
-    ("run", 364),
+    ("run", 322),
     ("single files", 1592),
     ("store", 1792),
     ("store/memory", 150),
