@@ -80,8 +80,9 @@ pub(crate) enum Event<C> {
     Looked(Key, Result<Vec<Saw>, Fault>),
     /// A change stream with this number is open.
     Opened(u32),
-    /// The change stream has closed; `is_lasting`: the server does not support one, or refuses it.
-    Closed { is_lasting: bool },
+    /// The change stream with this number has closed, or could not be opened; `is_lasting`: the server does not support one, or
+    /// refuses it.
+    Closed { number: u32, is_lasting: bool },
     /// The change stream reports a lock.
     News(News),
     /// The time of [`Core::next_due`](super::Core::next_due) has come.
@@ -110,9 +111,9 @@ pub(crate) enum Effect<C> {
     /// Read the documents of these names. A name with the separator of permits at its end means all permits of a semaphore.
     Look(Key, Vec<Name>, Span),
     Notify(C, Notice),
-    /// Open the change stream with this number, for these locks or for all, and then close the previous one.
+    /// Open the change stream with this number, for these locks or for all, and read it as long as
+    /// [`Core::reads_stream`](super::Core::reads_stream) says so.
     Watch(u32, Option<Vec<Name>>),
-    Unwatch,
     Report(Report<C>),
     /// After a shutdown: nothing is held, awaited or being released any more.
     Idle,

@@ -95,7 +95,7 @@ impl<C: Clone> Core<C> {
             Event::Ran(flight, result) => self.ran(now, flight, result),
             Event::Looked(flight, result) => self.looked(now, flight, result),
             Event::Opened(number) => self.opened(now, number),
-            Event::Closed { is_lasting } => self.closed(now, is_lasting),
+            Event::Closed { number, is_lasting } => self.closed(now, number, is_lasting),
             Event::News(news) => self.news(now, &news),
             Event::Tick => {}
             Event::Shutdown { is_closed } => self.shut_down(now, is_closed),

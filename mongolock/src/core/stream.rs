@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::event::Effect;
 use super::limits;
 use super::slab::Key;
-use super::state::{Core, Due};
+use super::state::{Core, Due, Phase};
 use super::time::Time;
 
 /// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
@@ -65,7 +65,8 @@ impl<C: Clone> Core<C> {
     /// Opens a stream with a new filter, if one is wanted and none is being opened.
     pub(super) fn open_stream(&mut self, now: Time) {
         let (rooms, stream) = (&self.rooms, &mut self.stream);
-        if stream.opening.is_some() || !stream.is_wanting || stream.retry_at > now {
+        let may_open = stream.opening.is_none() && stream.retry_at <= now && self.phase != Phase::Closed;
+        if !stream.is_wanting || !may_open {
             return;
         }
         stream.is_wanting = false;
@@ -79,6 +80,11 @@ impl<C: Clone> Core<C> {
         self.effects.push(Effect::Watch(number, names));
     }
 
+    /// Whether the events of the stream with this number are needed: it is open, or being opened.
+    pub(crate) fn reads_stream(&self, number: u32) -> bool {
+        [self.stream.opening, self.stream.open].contains(&Some(number))
+    }
+
     /// A room whose command was in flight asks once more, by its own pause.
     pub(super) fn opened(&mut self, now: Time, number: u32) {
         let stream = &mut self.stream;
@@ -90,7 +96,10 @@ impl<C: Clone> Core<C> {
     }
 
     /// Each room asks when its own pause is over.
-    pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
+    pub(super) fn closed(&mut self, now: Time, number: u32, is_lasting: bool) {
+        if !self.reads_stream(number) {
+            return;
+        }
         let pause = if is_lasting {
             limits::STREAM_UNAVAILABLE
         } else {
@@ -110,10 +119,39 @@ impl<C: Clone> Core<C> {
         if stream.listeners.is_empty() {
             (stream.open, stream.opening, stream.all_from) = (None, None, None);
             stream.is_wanting = false;
-            self.effects.push(Effect::Unwatch);
         } else if stream.all_from.is_some() && stream.listeners.len() < limits::FILTER_FEW {
             stream.is_wanting = true;
             self.open_stream(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Conf, Places};
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_until_the_next_one_is_open_and_its_end_then_means_nothing() {
+        let conf = Conf {
+            mark: [7; 6],
+            owner: Arc::from("anna"),
+            may_listen: true,
+            margin: 0,
+            retry: (0, 0),
+            places: Places::of_pool(16),
+        };
+        let mut core: Core<u32> = Core::new(conf, Time(0));
+        core.stream.opening = Some(1);
+        core.opened(Time(1), 1);
+        core.stream.opening = Some(2);
+        assert!(core.reads_stream(1) && core.reads_stream(2));
+        core.opened(Time(2), 2);
+        core.closed(Time(3), 1, true);
+        assert!(!core.reads_stream(1) && core.reads_stream(2) && core.stream.is_possible);
+        core.closed(Time(4), 2, false);
+        assert!(!core.reads_stream(2));
     }
 }

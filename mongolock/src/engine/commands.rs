@@ -66,11 +66,9 @@ impl Engine {
             return None;
         }
         match (command, flight, self.runtime()) {
-            (Command::Unwatch, ..) => self.end_stream(),
             (Command::Idle, ..) => self.idle.notify_waiters(),
             (command, _, None) => return Some(command),
             (Command::Watch(number, names), _, Some(runtime)) => {
-                self.begin_stream(number);
                 runtime.spawn(watch(Arc::downgrade(self), number, names));
             }
             (command, Some(flight), Some(runtime)) => {

@@ -1,15 +1,16 @@
-//! The queries of a guard and a context about a hold.
+//! A call and its hold: what its caller, its guard and its contexts ask and do. In the core it is a cell.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tracing::Span;
 use tracing::level_filters::LevelFilter;
 
 use super::after;
 use super::clock::duration;
-use super::state::{Event, Granted, How, Lease, State, Step};
+use super::state::{About, Engine, Event, Granted, How, Lease, State, Step};
 use crate::core::{self, CallFailure, EndResult, Ended, Ending, Key, Time};
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -40,7 +41,42 @@ impl Step {
     }
 }
 
+impl How {
+    pub(super) fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Release | Ending::Untaken => Self::Release,
+            Ending::Done => Self::Mark,
+            Ending::Detach(..) => Self::Detach,
+        }
+    }
+
+    /// The name of its request in errors and events.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Mark => "mark",
+            Self::Detach => "detachment",
+        }
+    }
+}
+
 impl Lease {
+    pub(super) fn new(engine: &Arc<Engine>, about: About) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            span: Span::current(),
+            meter: engine.meter.of(about.template),
+            about,
+            granted: OnceLock::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn shield(self: &Arc<Self>) -> CancelShield {
+        lock(&self.state).shields += 1;
+        CancelShield(Arc::clone(self))
+    }
+
     /// What the call has got.
     pub(crate) fn granted(&self) -> &Granted {
         match self.granted.get() {
@@ -340,6 +376,21 @@ impl Lease {
             }
         }
         self.engine.take(self.discarded(&id));
+    }
+}
+
+/// Keeps the bodies under a hold from being cancelled for as long as it lives.
+pub(crate) struct CancelShield(Arc<Lease>);
+
+impl Drop for CancelShield {
+    fn drop(&mut self) {
+        {
+            let state = &mut *lock(&self.0.state);
+            state.shields -= 1;
+            // A body that waits for its cancellation checks again.
+            after::wake(&mut state.wakers);
+        }
+        after::run();
     }
 }
 

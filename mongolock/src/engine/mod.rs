@@ -10,7 +10,6 @@ mod ends;
 mod faults;
 mod held;
 mod hold;
-mod lease;
 mod notices;
 mod reports;
 mod shared;
@@ -22,8 +21,8 @@ mod timer;
 mod words;
 
 pub(crate) use call::{AcquireCall, Wish};
+pub(crate) use held::CancelShield;
 pub(crate) use hold::Hold;
-pub(crate) use lease::CancelShield;
 #[cfg(test)]
 pub(crate) use shared::HAS_SEED;
 pub(crate) use state::{About, Engine, Lease};

@@ -33,9 +33,7 @@ impl Luck for System {
     }
 
     fn chance(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ mixed >> 27 | 1
+        fastrand::u64(..) | 1
     }
 }
 
@@ -81,12 +79,9 @@ impl Engine {
             retry: (millis(shortest) * MS, millis(longest) * MS),
             places: Places::of_pool(pool),
         };
-        let mut luck = System(0);
-        luck.0 = luck.id();
         Self {
             core: Mutex::new(Decider {
                 core: Core::new(conf, Time(0)),
-                luck,
                 warned: HashSet::new(),
                 renewed: None,
             }),
@@ -151,12 +146,11 @@ impl Engine {
         let mut decider = lock(&self.core);
         let Decider {
             core,
-            luck,
             warned,
             renewed,
         } = &mut *decider;
         let now = self.now();
-        let waiter = core.handle(now, luck, event);
+        let waiter = core.handle(now, &mut System, event);
         // Holds whose caller was dropped end here.
         let mut returned = Vec::new();
         loop {
@@ -176,7 +170,7 @@ impl Engine {
                 }
             }
             let Some(event) = returned.pop() else { break };
-            core.handle(now, luck, event);
+            core.handle(now, &mut System, event);
         }
         if let Some(at) = core.next_due()
             && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
@@ -274,11 +268,6 @@ impl Engine {
             idle.await;
         }
     }
-
-    fn stop(&self) {
-        self.index_task.stop();
-        self.end_stream();
-    }
 }
 
 /// Ends the leases and the tasks of a provider if its shutdown is dropped before it is complete.
@@ -287,7 +276,7 @@ struct Stopping<'a>(&'a Arc<Engine>);
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         self.0.apply(Event::Shutdown { is_closed: true });
-        self.0.stop();
+        self.0.index_task.stop();
     }
 }
 
@@ -296,7 +285,7 @@ impl Drop for Engine {
         if self.is_forked() {
             return;
         }
-        self.stop();
+        self.index_task.stop();
         self.rearmed.notify_one();
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 
@@ -71,7 +71,6 @@ impl fmt::Debug for Engine {
 /// The core, and data that is used with it under its mutex.
 pub(super) struct Decider {
     pub(super) core: Core<Arc<Lease>>,
-    pub(super) luck: System,
     /// The names for which the warning was reported.
     pub(super) warned: HashSet<Arc<str>>,
     /// The time of the last confirmed renewal.
@@ -79,7 +78,7 @@ pub(super) struct Decider {
 }
 
 /// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
-pub(super) struct System(pub(super) u64);
+pub(super) struct System;
 
 /// An event of the core.
 pub(super) type Event = core::Event<Arc<Lease>>;
@@ -93,10 +92,6 @@ pub(super) struct Commands {
     pub(super) waiting: VecDeque<Command>,
     /// Whether a thread is sending them.
     pub(super) are_sent: bool,
-    /// The number of the change stream that is to be open.
-    pub(super) stream: Option<u32>,
-    /// Ends the change stream that is being read.
-    pub(super) stream_ended: Arc<AtomicBool>,
 }
 
 /// What a call is about.

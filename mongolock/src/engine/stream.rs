@@ -1,6 +1,5 @@
 //! Reads the change stream for the core.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::ends::Ends;
@@ -11,28 +10,10 @@ use crate::sync::lock;
 use crate::trace;
 
 impl Engine {
-    /// The stream with this number is to be opened next, and no earlier one any more.
-    pub(super) fn begin_stream(&self, number: u32) {
-        lock(&self.commands).stream = Some(number);
-    }
-
-    /// No stream is to be open, including one that is being opened.
-    pub(super) fn end_stream(&self) {
-        let mut commands = lock(&self.commands);
-        commands.stream = None;
-        commands.stream_ended.store(true, Ordering::Release);
-    }
-
-    /// The stream with this number was opened, and ends the previous one; `None` if the stream is no longer needed.
-    pub(super) fn replace_stream(&self, number: u32, is_open: bool) -> Option<Arc<AtomicBool>> {
-        let mut commands = lock(&self.commands);
-        if commands.stream != Some(number) {
-            return None;
-        }
-        if is_open {
-            std::mem::take(&mut commands.stream_ended).store(true, Ordering::Release);
-        }
-        Some(Arc::clone(&commands.stream_ended))
+    /// Whether the events of the stream with this number are needed.
+    fn reads_stream(&self, number: u32) -> bool {
+        let core = &lock(&self.core).core;
+        core.reads_stream(number) && !core.refuses(true)
     }
 }
 
@@ -40,21 +21,19 @@ impl Engine {
 pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
     let Some(present) = engine.upgrade() else { return };
     let store = Arc::clone(&present.store);
-    // The stream also ends with its runtime, even while it is being opened.
-    let closed = Ends::new(&present, || Event::Closed { is_lasting: false });
+    let closed = move |is_lasting| Event::Closed { number, is_lasting };
+    // The stream also ends with its runtime, even while it is being opened. The core ignores the end of one that it does not need.
+    let _ends = Ends::new(&present, move || closed(false));
     drop(present);
+    let needed = || engine.upgrade().filter(|engine| engine.reads_stream(number));
     let opened = store.watch(names.as_deref()).await;
-    let Some(present) = engine.upgrade() else { return };
-    let Some(ended) = present.replace_stream(number, opened.is_ok()) else {
-        return closed.disarm();
-    };
+    let Some(present) = needed() else { return };
     let mut news = match opened {
         Ok(news) => news,
         Err(error) => {
-            closed.disarm();
             let is_lasting = error.is_without_streams();
             tell(move || trace::wake_up_failed(&error));
-            present.apply(Event::Closed { is_lasting });
+            present.apply(closed(is_lasting));
             return;
         }
     };
@@ -62,10 +41,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
     drop(present);
     loop {
         let next = news.next().await;
-        let Some(engine) = engine.upgrade() else { return };
-        if ended.load(Ordering::Acquire) {
-            return closed.disarm();
-        }
+        let Some(engine) = needed() else { return };
         match next {
             Ok(Some(news)) => drop(engine.apply(Event::News(news))),
             Ok(None) => {}

@@ -1,7 +1,6 @@
 //! The engine with a store in memory.
 
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -100,24 +99,6 @@ fn a_hundred_thousand_callers_that_are_dropped_when_they_get_the_lock_need_no_st
     };
     let thread = std::thread::Builder::new().stack_size(256 * 1024).spawn(drop_all);
     thread.unwrap().join().unwrap();
-}
-
-#[tokio::test]
-async fn a_stream_that_nobody_wants_any_more_is_not_read() {
-    let engine = engine();
-    engine.begin_stream(1);
-    engine.end_stream();
-    assert!(engine.replace_stream(1, true).is_none());
-    engine.begin_stream(2);
-    let first = engine.replace_stream(2, true).unwrap();
-    engine.begin_stream(3);
-    assert!(engine.replace_stream(2, false).is_none());
-    assert!(
-        !first.load(Ordering::Acquire),
-        "it is read until the next one is open"
-    );
-    engine.replace_stream(3, true).unwrap();
-    assert!(first.load(Ordering::Acquire));
 }
 
 #[test]

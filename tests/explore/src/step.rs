@@ -229,11 +229,16 @@ impl World<'_> {
             }
             Step::CloseStream(number) => {
                 self.left.closed_streams -= 1;
-                self.close_stream(number, false);
+                if let Some((stream, _)) = self.processes[number].stream {
+                    self.close_stream(number, stream, false);
+                }
             }
             Step::RefuseStream(index) => {
                 self.left.refused_streams -= 1;
-                self.close_stream(self.network[index].process, true);
+                let message = &self.network[index];
+                if let Body::Watch(stream, _) = message.body {
+                    self.close_stream(message.process, stream, true);
+                }
             }
             Step::ShutDown(number) => self.shut_down(number),
             Step::Crash(number) => {
@@ -265,13 +270,8 @@ impl World<'_> {
         }
     }
 
-    fn close_stream(&mut self, number: usize, is_lasting: bool) {
-        let process = self.process(number);
-        process.stream = None;
-        process.events.clear();
-        self.network
-            .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
-        self.feed(number, Event::Closed { is_lasting });
+    fn close_stream(&mut self, process: usize, number: u32, is_lasting: bool) {
+        self.feed(process, Event::Closed { number, is_lasting });
     }
 
     /// The command ends with a fault.

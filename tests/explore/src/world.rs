@@ -164,7 +164,25 @@ impl<'a> World<'a> {
         for effect in effects {
             self.perform(number, effect);
         }
+        self.end_streams(number);
         waiter
+    }
+
+    /// Ends the change streams of a process that its core does not need any more.
+    fn end_streams(&mut self, number: usize) {
+        let core = &self.processes[number].core;
+        let is_needed = |message: &Message| match message.body {
+            Body::Watch(filter, _) => message.process != number || core.reads_stream(filter),
+            _ => true,
+        };
+        self.network.retain(is_needed);
+        let stream = self.processes[number].stream.as_ref();
+        let has_ended = stream.is_some_and(|(filter, _)| !core.reads_stream(*filter));
+        if has_ended {
+            let process = self.process(number);
+            process.stream = None;
+            process.events.clear();
+        }
     }
 
     fn perform(&mut self, number: usize, effect: Effect<Cell>) {
@@ -191,13 +209,6 @@ impl<'a> World<'a> {
                     LATEST,
                     Body::Watch(filter, names.map(Into::into)),
                 );
-            }
-            Effect::Unwatch => {
-                let process = self.process(number);
-                process.stream = None;
-                process.events.clear();
-                self.network
-                    .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
             }
             Effect::Report(..) => {}
             Effect::Idle => {
