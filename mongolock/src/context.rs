@@ -72,7 +72,7 @@ impl LockContext {
     /// ```
     #[must_use]
     pub fn template(&self) -> Option<&'static str> {
-        self.level.template
+        self.level.view.template
     }
 
     /// The names of the call: one, or those of a [set](crate::LockSet) in their order, each once.
@@ -111,24 +111,19 @@ impl LockContext {
     #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
-        tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+        tokens.find(|(own, _)| ***own == *name)?.1.if_any()
     }
 
     /// The id of the lock that stands for the call, and its token.
     fn title(&self) -> (&str, FencingToken) {
-        match &self.level.view {
-            Some(view) => (&view.tokens[view.title].0, view.tokens[view.title].1),
-            None => (&self.lease().key().name, self.lease().token()),
-        }
+        let view = &self.level.view;
+        let (id, token) = &view.tokens[view.title];
+        (id, *token)
     }
 
     /// The ids of the call's locks and their tokens.
     fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> + Send {
-        let view = self.level.view.as_deref();
-        let viewed = view.into_iter().flat_map(|view| &view.tokens);
-        let own = view.is_none().then(|| self.lease().tokens());
-        let viewed = viewed.map(|(name, token)| (name, *token));
-        viewed.chain(own.into_iter().flatten())
+        self.level.view.tokens.iter().map(|(id, token)| (id, *token))
     }
 
     /// The owner in the lock's document: that of the provider, see

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::context::LockContext;
 use crate::engine::{Hold, Lease};
-use crate::few::Few;
 use crate::options::not_once;
 use crate::{FencingToken, LockError};
 
@@ -35,14 +34,14 @@ pub struct LockGuard {
     context: OnceLock<LockContext>,
 }
 
-impl LockGuard {
-    pub(crate) fn new(hold: Hold) -> Self {
-        Self {
-            hold,
-            context: OnceLock::new(),
-        }
+impl From<Hold> for LockGuard {
+    fn from(hold: Hold) -> Self {
+        let context = OnceLock::new();
+        Self { hold, context }
     }
+}
 
+impl LockGuard {
     /// The lock's name; of a set the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -84,13 +83,7 @@ impl LockGuard {
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
     #[must_use]
     pub fn context(&self) -> LockContext {
-        let context = || {
-            LockContext::new(
-                Few::one(Arc::clone(self.lease())),
-                self.lease().about.template,
-                None,
-            )
-        };
+        let context = || LockContext::of(self.lease());
         self.context.get_or_init(context).clone()
     }
 

@@ -3,12 +3,10 @@ mod text;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) use self::text::{Detached, secret};
-use crate::once::Once;
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
 /// The handle with which any process resumes, extends or releases a detached lease; returned by
@@ -99,8 +97,13 @@ impl LeaseHandle {
     pub fn fencing_token(&self) -> FencingToken {
         match self.permit() {
             Some(_) => FencingToken::NONE,
-            None => self.0.lease.tokens[self.title()],
+            None => self.0.lease.tokens[self.0.lease.title],
         }
+    }
+
+    /// What the handle says of its lease.
+    pub(crate) fn lease(&self) -> &Detached {
+        &self.0.lease
     }
 
     /// The id of the detached lease in the documents of its locks.
@@ -108,31 +111,9 @@ impl LeaseHandle {
         &self.0.lock_id
     }
 
-    /// The ids of these documents, in their order.
-    pub(crate) fn ids(&self) -> &[Arc<str>] {
-        &self.0.lease.ids
-    }
-
-    /// The index of the name that represents a set.
-    pub(crate) fn title(&self) -> usize {
-        self.0.lease.title
-    }
-
     /// The name that represents the lease in errors.
     pub(crate) fn name(&self) -> &str {
-        permit_id::shown(&self.0.lease.ids[self.title()])
-    }
-
-    pub(crate) fn ttl(&self) -> Duration {
-        self.0.lease.ttl
-    }
-
-    pub(crate) fn min_hold(&self) -> Duration {
-        self.0.lease.min_hold
-    }
-
-    pub(crate) fn once(&self) -> Option<Once> {
-        self.0.lease.once
+        permit_id::shown(&self.0.lease.ids[self.0.lease.title])
     }
 
     /// Returns an error if the locks are in another collection.

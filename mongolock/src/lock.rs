@@ -1,23 +1,21 @@
 //! A lock, a set of locks and a semaphore: one type, with the kind as its parameter.
 
-mod acquire;
-mod kind;
 mod one;
 mod parts;
 mod permits;
 mod several;
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use acquire::Acquire;
-use kind::HeldAs;
 use parts::Parts;
 
 use crate::context::LockContext;
+use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Engine, Hold, Lease, Wish};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
@@ -25,7 +23,6 @@ use crate::run::{self, Acquiring, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{LockError, LockOutput};
 
-pub use kind::LockKind;
 pub use one::{DistributedLock, One};
 pub use permits::{Permits, Semaphore};
 pub use several::{LockSet, Several};
@@ -64,6 +61,44 @@ pub struct Lock<K> {
     engine: Arc<Engine>,
     kind: K,
     options: Arc<Options>,
+}
+
+/// The kind of a [`Lock`]: [one](One) lock, [several](Several) locks, or [permits](Permits). No
+/// other crate can implement it.
+#[expect(
+    private_bounds,
+    reason = "what the kinds do is not public: no other type can be one"
+)]
+pub trait LockKind: Kind {
+    /// The type of a hold for its caller: a [`LockGuard`](crate::LockGuard), or a [`Permit`](crate::Permit) of a semaphore.
+    type Guard: From<Hold> + Send + 'static;
+}
+
+/// The parts in which the kinds differ.
+pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
+    /// The name of the type that users write.
+    const NAME: &'static str;
+
+    /// The names of the locks.
+    fn names(&self) -> &[RenderedName];
+
+    /// Returns an error for a number that is out of its bounds.
+    fn check(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// The index of the name that represents it in errors, metrics and spans.
+    fn title(&self) -> usize {
+        0
+    }
+
+    /// What the core is asked for.
+    fn wanted(&self) -> Wanted;
+
+    /// Whether this is the lease of a hold of the name.
+    fn is_hold(lease: &Lease, name: &str) -> bool {
+        lease.token_of(name).is_some()
+    }
 }
 
 impl<K: LockKind> Lock<K> {
@@ -115,7 +150,17 @@ impl<K: LockKind> Lock<K> {
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub fn acquire(&self) -> impl Future<Output = Result<K::Guard, LockError>> + Send + use<K> {
-        Acquire::New(self.clone())
+        let (lock, mut call) = (self.clone(), None);
+        // An `async` block would have room for the call twice.
+        poll_fn(move |cx| {
+            let begun = match &mut call {
+                Some(call) => call,
+                None => call.insert(lock.begin_alone(OnBusy::Wait)?),
+            };
+            let acquired = ready!(Pin::new(begun).poll(cx));
+            call = None;
+            Poll::Ready(acquired.map(K::Guard::from))
+        })
     }
 
     /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
@@ -143,7 +188,7 @@ impl<K: LockKind> Lock<K> {
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub async fn try_acquire(&self) -> Result<Option<K::Guard>, LockError> {
         match self.begin_alone(OnBusy::TryOnce)?.await {
-            Ok(hold) => Ok(Some(K::Guard::new(hold))),
+            Ok(hold) => Ok(Some(hold.into())),
             Err(LockError::Busy { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -243,7 +288,7 @@ impl<K: LockKind> Lock<K> {
         let mut options = Options::clone(&self.options);
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
-        Lock::new(&self.engine, Several::rest(rest.to_vec())).with(Arc::new(options))
+        Lock::new(&self.engine, Several::new(rest.to_vec())).with(Arc::new(options))
     }
 
     /// Begins a call of a caller that does not hold the lock itself.

@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::context::LockContext;
+use crate::engine::Hold;
 use crate::{LockError, LockGuard, permit_id};
 
 /// A held permit of a [`Semaphore`](crate::Semaphore). Its lease is renewed in the background until the permit is released
@@ -26,11 +27,13 @@ use crate::{LockError, LockGuard, permit_id};
 #[must_use = "the permit is held only while it lives: bind it to a named variable such as `_permit`, because `let _ = …` drops it and releases it at once"]
 pub struct Permit(pub(crate) LockGuard);
 
-impl Permit {
-    pub(crate) fn new(guard: LockGuard) -> Self {
-        Self(guard)
+impl From<Hold> for Permit {
+    fn from(hold: Hold) -> Self {
+        Self(hold.into())
     }
+}
 
+impl Permit {
     /// The semaphore's name.
     #[must_use]
     pub fn name(&self) -> &str {

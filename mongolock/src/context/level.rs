@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use crate::FencingToken;
 use crate::engine::{CancelShield, Engine, Lease};
 use crate::few::Few;
 use crate::sync::lock;
+use crate::{FencingToken, permit_id};
 
 /// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
 ///
@@ -24,10 +24,7 @@ pub struct LockContext {
 pub(super) struct Level {
     /// One lease, or those of all names if the call has several and has joined holds of them.
     pub(super) leases: Few<Arc<Lease>>,
-    /// The template of the name that the call of this level has used.
-    pub(super) template: Option<&'static str>,
-    /// The names of the call, if they are not those of its lease.
-    pub(super) view: Option<Box<View>>,
+    pub(super) view: View,
     /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
     /// replaced by the link to the next enclosing call, so that a chain of tasks, each started by the one before it,
     /// does not keep all their leases.
@@ -38,12 +35,29 @@ pub(super) struct Level {
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
-/// The names of a call that has joined holds of them.
+/// The locks of a call, which may be a part of those that it depends on.
 pub(crate) struct View {
-    /// The names in their order, and their tokens.
-    pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
+    /// The ids of the locks in their order, and their tokens.
+    pub(crate) tokens: Few<(Arc<str>, FencingToken)>,
     /// The index of the name that represents all in errors and events: the one that the caller has written first.
     pub(crate) title: usize,
+    /// The template of that name, as the call has used it.
+    pub(crate) template: Option<&'static str>,
+}
+
+impl View {
+    /// The locks of a call that has acquired all of them itself. A permit has no token.
+    pub(super) fn of(lease: &Lease) -> Self {
+        let token = |(id, token): (&Arc<str>, _)| match permit_id::number(id) {
+            Some(_) => (Arc::clone(id), FencingToken::NONE),
+            None => (Arc::clone(id), token),
+        };
+        Self {
+            tokens: lease.tokens().map(token).collect(),
+            title: lease.about.title,
+            template: lease.about.template,
+        }
+    }
 }
 
 impl Drop for Level {
@@ -57,24 +71,23 @@ impl Drop for Level {
 }
 
 impl LockContext {
-    /// The context of a call with these leases, at least one, and with names of its own if it has joined holds of them.
-    pub(crate) fn new(leases: Few<Arc<Lease>>, template: Option<&'static str>, view: Option<View>) -> Self {
-        let context = Self::within(Self::current(), leases, template, view);
+    /// The context of a call that has acquired all of its locks itself.
+    pub(crate) fn of(lease: &Arc<Lease>) -> Self {
+        Self::new(Few::one(Arc::clone(lease)), View::of(lease))
+    }
+
+    /// The context of a call that depends on these leases, at least one.
+    pub(crate) fn new(leases: Few<Arc<Lease>>, view: View) -> Self {
+        let context = Self::within(Self::current(), leases, view);
         context.cut_ended_calls();
         context
     }
 
-    pub(super) fn within(
-        outer: Option<Self>,
-        leases: Few<Arc<Lease>>,
-        template: Option<&'static str>,
-        view: Option<View>,
-    ) -> Self {
+    pub(super) fn within(outer: Option<Self>, leases: Few<Arc<Lease>>, view: View) -> Self {
         Self {
             level: Arc::new(Level {
                 leases,
-                template,
-                view: view.map(Box::new),
+                view,
                 outer: Mutex::new(outer),
                 has_ended: AtomicBool::new(false),
                 inner_calls: OnceLock::new(),

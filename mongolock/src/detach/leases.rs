@@ -69,7 +69,7 @@ impl LockProvider {
         if handle.permit().is_some() {
             return Err(invalid("it is that of a permit, which `resume_permit` takes"));
         }
-        Ok(LockGuard::new(self.resumed(handle).await?))
+        Ok(self.resumed(handle).await?.into())
     }
 
     /// Resumes the detached lease of a permit, as [`resume`](Self::resume) does that of a lock.
@@ -104,29 +104,30 @@ impl LockProvider {
         if handle.permit().is_none() {
             return Err(invalid("it is not that of a permit, and `resume` takes it"));
         }
-        Ok(Permit::new(LockGuard::new(self.resumed(handle).await?)))
+        Ok(self.resumed(handle).await?.into())
     }
 
     async fn resumed(&self, handle: &LeaseHandle) -> Result<Hold, LockError> {
         handle.check_home(&self.engine().store.home())?;
+        let lease = handle.lease();
         let options = Arc::new(Options {
-            min_hold: handle.min_hold(),
+            min_hold: lease.min_hold,
             has_own_min_hold: true,
-            once: handle.once(),
+            once: lease.once,
             ..Options::clone(self.options())
         });
         let about = About {
-            names: handle.ids().iter().cloned().collect(),
-            title: handle.title(),
+            names: lease.ids.iter().cloned().collect(),
+            title: lease.title,
             template: None,
             options,
             resumes: Some(handle.fencing_token()),
         };
-        let lease = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
-        let leases = handle.ids().iter().map(lease).collect();
+        let of_name = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
+        let leases = lease.ids.iter().map(of_name).collect();
         let wish = Wish {
             about,
-            wanted: Wanted::Leases(leases, millis(handle.ttl())),
+            wanted: Wanted::Leases(leases, millis(lease.ttl)),
             owner: handle.owner(),
             is_inside_hold: LockContext::is_inside_hold(self.engine()),
             on_busy: OnBusy::TryOnce,
@@ -203,7 +204,7 @@ impl LockProvider {
         };
         let (was_held, is_repetition) = self.ask(handle, release, "release", |held| *held).await?;
         if was_held {
-            for id in handle.ids() {
+            for id in &handle.lease().ids {
                 trace::handle_released(id, handle.lock_id());
             }
         }

@@ -65,7 +65,7 @@ impl Hold {
             return Err(self.lease.lost_error());
         }
         let ids = self.lease.keys().iter().map(|_| Arc::clone(handle.lock_id()));
-        let ending = Ending::Detach(ids.collect(), millis(handle.ttl()));
+        let ending = Ending::Detach(ids.collect(), millis(handle.lease().ttl));
         let discard = Duty::Discard(Arc::clone(handle.lock_id()));
         // After an error a part of it may be detached, or may be yet.
         self.end(ending, discard).await?;

@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use super::*;
+use crate::once::Once;
 
 fn handle(ids: &[&str], title: usize) -> LeaseHandle {
     LeaseHandle::new(Detached {
@@ -33,17 +36,18 @@ fn a_handle_is_read_as_it_was_written() {
         assert_eq!(read, handle);
         let line: LeaseHandle = format!(" {}\r\n", handle.text()).parse().unwrap();
         assert_eq!(line, handle, "white space around it is no part of it");
-        assert_eq!((read.lock_id(), read.ids()), (handle.lock_id(), handle.ids()));
-        assert_eq!((read.title(), read.permit()), (handle.title(), handle.permit()));
+        assert_eq!(
+            (read.lock_id(), read.permit()),
+            (handle.lock_id(), handle.permit())
+        );
         assert_eq!(read.fencing_token(), handle.fencing_token());
-        assert_eq!(read.ttl(), Duration::from_secs(1800));
-        assert_eq!((read.min_hold(), read.once()), (handle.min_hold(), handle.once()));
+        assert_eq!(read.lease().ttl, Duration::from_secs(1800));
         assert_eq!(read.owner(), "session#1");
         let json = serde_json::to_string(&handle).unwrap();
         assert_eq!(json, format!("\"{}\"", handle.text()));
         assert_eq!(serde_json::from_str::<LeaseHandle>(&json).unwrap(), handle);
         assert!(lock_id::is_detached(handle.lock_id()));
-        assert_eq!(lock_id::is_set(handle.lock_id()), handle.ids().len() > 1);
+        assert_eq!(lock_id::is_set(handle.lock_id()), handle.lease().ids.len() > 1);
     }
 }
 
@@ -179,8 +183,8 @@ fn any_text_is_read_as_itself_or_refused() {
         for text in [any, base64, document(random)] {
             if let Ok(handle) = text.parse::<LeaseHandle>() {
                 assert_eq!(handle.text(), text.trim());
-                assert_eq!(handle.names().count(), handle.ids().len());
-                let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
+                assert_eq!(handle.names().count(), handle.lease().ids.len());
+                let _ = std::time::Instant::now() + handle.lease().ttl + handle.lease().min_hold;
                 let _ = handle.fencing_token();
             }
         }

@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mongodb::bson::DateTime;
 
-use super::kind::Kind;
-use super::{Lock, LockKind};
+use super::{Kind, Lock, LockKind};
 use crate::core::Wanted;
 use crate::name::RenderedName;
 use crate::once::Once;

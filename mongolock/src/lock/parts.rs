@@ -3,11 +3,11 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::LockKind;
+use crate::LockError;
 use crate::context::{LockContext, View};
 use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
-use crate::{FencingToken, LockError};
 
 /// What a call of a set joins, and what it has to acquire.
 pub(super) struct Parts {
@@ -70,28 +70,23 @@ impl Parts {
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.
     pub(super) fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
+        let of_names = self.joined.iter().filter_map(|joined| joined.as_ref().or(own));
+        // A permit has an id of its own.
+        let token = |(name, lease): (&RenderedName, &Arc<Lease>)| match lease.token_of(name.text()) {
+            Some(token) => (Arc::clone(name.text()), token),
+            None => (Arc::clone(&lease.key().name), lease.token()),
+        };
+        let view = View {
+            tokens: kind.names().iter().zip(of_names.clone()).map(token).collect(),
+            title: kind.title(),
+            template: kind.names()[kind.title()].template(),
+        };
         let mut leases: Vec<Arc<Lease>> = Vec::new();
-        let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
-        for (name, joined) in kind.names().iter().zip(&self.joined) {
-            let Some(lease) = joined.as_ref().or(own) else {
-                continue;
-            };
-            // A permit has an id of its own.
-            let (id, token) = match lease.token_of(name.text()) {
-                Some(token) => (name.text(), token),
-                None => (&lease.key().name, lease.token()),
-            };
-            tokens.push((Arc::clone(id), token));
+        for lease in of_names {
             if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
                 leases.push(Arc::clone(lease));
             }
         }
-        let title = kind.title();
-        let template = kind.names()[title].template();
-        LockContext::new(
-            leases.into_iter().collect(),
-            template,
-            Some(View { tokens, title }),
-        )
+        LockContext::new(leases.into_iter().collect(), view)
     }
 }

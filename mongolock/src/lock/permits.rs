@@ -1,8 +1,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::kind::Kind;
-use super::{Lock, LockKind};
+use super::{Kind, Lock, LockKind};
 use crate::core::Wanted;
 use crate::engine::Lease;
 use crate::name::RenderedName;

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use super::kind::Kind;
-use super::{Lock, LockKind};
+use super::{Kind, Lock, LockKind};
 use crate::core::Wanted;
 use crate::name::RenderedName;
 use crate::options::MOST_NAMES;
@@ -44,22 +43,11 @@ pub struct Several {
 }
 
 impl Several {
-    /// These names in this order.
-    pub(super) fn rest(names: Vec<RenderedName>) -> Self {
-        Self {
-            names: names.into(),
-            title: 0,
-        }
-    }
-
     pub(crate) fn new(mut names: Vec<RenderedName>) -> Self {
         let title = names.first().map(|title| Arc::clone(title.text()));
         // The sort is stable: of equal names the first one as written stays. One that could not be rendered comes before
         // them, so that it is refused.
-        names.sort_by(|a, b| {
-            let by_text = a.text().cmp(b.text());
-            by_text.then_with(|| a.check().is_ok().cmp(&b.check().is_ok()))
-        });
+        names.sort_by_cached_key(|name| (Arc::clone(name.text()), name.check().is_ok()));
         names.dedup_by(|later, kept| later.text() == kept.text());
         let title = title.and_then(|title| names.iter().position(|name| *name.text() == title));
         Self {

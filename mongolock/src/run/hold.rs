@@ -10,7 +10,6 @@ use tracing::Span;
 
 use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
-use crate::few::Few;
 use crate::{LockError, trace};
 
 /// A body as the call sees it.
@@ -67,9 +66,7 @@ impl BodyEnd {
 
 impl RunningHold {
     pub(crate) fn own(hold: Hold, on_lost: OnLost) -> Self {
-        let lease = Arc::clone(hold.lease());
-        let template = lease.about.template;
-        let context = LockContext::new(Few::one(lease), template, None);
+        let context = LockContext::of(hold.lease());
         Self::new(context, Some(hold), None, on_lost)
     }
 

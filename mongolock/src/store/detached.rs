@@ -51,7 +51,7 @@ impl Store {
             runs: Some(millis(takeover_margin)),
         };
         let end = Then::End {
-            min_hold: millis(handle.min_hold()),
+            min_hold: millis(handle.lease().min_hold),
             unused: 0,
         };
         let rows = rows(handle, &taken, &end);
@@ -67,5 +67,5 @@ fn rows(handle: &LeaseHandle, when: &When, then: &Then) -> Vec<Row> {
         when: when.clone(),
         then: then.clone(),
     };
-    handle.ids().iter().map(row).collect()
+    handle.lease().ids.iter().map(row).collect()
 }
