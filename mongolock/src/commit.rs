@@ -1,17 +1,15 @@
 //! Commits that take effect only if the lock is still held.
 
-mod open;
 mod session;
 
 use std::sync::Arc;
 
 use mongodb::ClientSession;
 
-use self::open::OpenCommit;
-use self::session::{BEGUN_TOO_EARLY, Made, abort, commit, ensure_transaction, none_to_guard, send_guard};
+use self::session::{OpenCommit, abort, commit, ensure_transaction, guard};
 use crate::engine::Lease;
 use crate::options::not_once;
-use crate::store::{GuardChange, GuardOutcome};
+use crate::protocol::Until;
 use crate::{LockContext, LockError};
 
 impl LockContext {
@@ -92,7 +90,7 @@ impl LockContext {
     /// Outside a tokio runtime with time enabled.
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let leases: Vec<&Arc<Lease>> = self.leases().collect();
-        self.guarded(&leases, false, keeping, session).await?
+        self.guarded(&leases, None, session).await
     }
 
     /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
@@ -153,27 +151,25 @@ impl LockContext {
             abort(store, session).await;
             return Err(lease.lost_error());
         }
-        let mark = |_: &Lease| GuardChange::Mark(end);
-        let committed = self.guarded(&[lease], true, mark, session).await;
+        let committed = self.guarded(&[lease], Some(end), session).await;
         // Whether a transaction whose outcome is unknown was made is found out while the hold lasts.
         if committed.is_err() && lease.is_outcome_unknown() && lease.was_committed().await {
             return Ok(());
         }
-        committed?
+        committed
     }
 
     /// Commits the session's transaction if the claims of these leases still have their locks, and ends the transaction in any case.
-    /// The bodies around the commit are not cancelled while it is in flight.
+    /// With the end of a mark, it also marks their work as done. The bodies around the commit are not cancelled while it is in flight.
     async fn guarded(
         &self,
         leases: &[&Arc<Lease>],
-        marks: bool,
-        change: impl Fn(&Lease) -> GuardChange,
+        mark: Option<Until>,
         session: &mut ClientSession,
-    ) -> Result<Made, LockError> {
-        let open = OpenCommit::begin(leases, marks);
+    ) -> Result<(), LockError> {
+        let open = OpenCommit::begin(leases, mark.is_some());
         for lease in leases {
-            if let Err(error) = guard(lease, change(lease), session).await {
+            if let Err(error) = guard(lease, mark, session).await {
                 abort(&self.engine().store, session).await;
                 open.ended(false);
                 return Err(error);
@@ -181,34 +177,5 @@ impl LockContext {
         }
         let _shields = self.shield_bodies();
         commit(leases[0], open, session).await
-    }
-}
-
-/// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
-fn keeping(lease: &Lease) -> GuardChange {
-    if lease.is_renewable_now() {
-        GuardChange::Renew(lease.about.options.expiry)
-    } else {
-        GuardChange::Keep
-    }
-}
-
-/// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
-/// between the statement and the commit, and none has acquired it since the transaction began.
-///
-/// The statement renews the lease at the server, but the holder does not rely on that renewal: with a write concern
-/// weaker than majority the commit can be rolled back.
-async fn guard(
-    lease: &Arc<Lease>,
-    change: GuardChange,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
-    match send_guard(lease, change, session).await? {
-        GuardOutcome::Guarded => Ok(()),
-        GuardOutcome::Lost => {
-            lease.claim_is_gone();
-            Err(lease.lost_error())
-        }
-        GuardOutcome::NotVisible => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
     }
 }

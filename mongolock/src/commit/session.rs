@@ -1,4 +1,6 @@
-//! The commands of a guarded commit on the caller's session.
+//! The commands of a guarded commit on the caller's session, and what the core is told of it.
+
+use std::sync::Arc;
 
 use mongodb::ClientSession;
 use mongodb::error::{
@@ -6,22 +8,20 @@ use mongodb::error::{
 };
 use tokio::time::timeout;
 
-use super::open::OpenCommit;
 use crate::LockError;
 use crate::backoff::Repetitions;
+use crate::core::Event;
 use crate::engine::Lease;
 use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
+use crate::protocol::Until;
 use crate::store::reply::with_label;
 use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
-pub(super) const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
+const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
-/// A transaction was committed. The error says that its write concern cannot be met.
-pub(super) type Made = Result<(), LockError>;
-
-pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
+fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
     LockError::NoTransaction {
         name: lease.name().to_owned(),
         reason: reason.to_owned(),
@@ -83,17 +83,32 @@ async fn replace_open(store: &Store, session: &mut ClientSession) {
     }
 }
 
-/// Sends the guarding statement until the server does not reject it. If the server rejects it for too long, the error
-/// says that the transaction can be repeated as a whole.
-pub(super) async fn send_guard(
-    lease: &Lease,
-    change: GuardChange,
+/// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
+/// between the statement and the commit, and none has acquired it since the transaction began. It is sent until the server does not
+/// reject it. If the server rejects it for too long, the error says that the transaction can be repeated as a whole.
+///
+/// The statement marks the work as done, or renews the lease at the server unless that is at its maximum. The holder does not rely on
+/// that renewal: with a write concern weaker than majority the commit can be rolled back.
+pub(super) async fn guard(
+    lease: &Arc<Lease>,
+    mark: Option<Until>,
     session: &mut ClientSession,
-) -> Result<GuardOutcome, LockError> {
+) -> Result<(), LockError> {
+    let change = match mark {
+        Some(end) => GuardChange::Mark(end),
+        None if lease.is_renewable_now() => GuardChange::Renew(lease.about.options.expiry),
+        None => GuardChange::Keep,
+    };
     let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     loop {
         lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
+            Ok(Ok(GuardOutcome::Guarded)) => return Ok(()),
+            Ok(Ok(GuardOutcome::Lost)) => {
+                lease.claim_is_gone();
+                return Err(lease.lost_error());
+            }
+            Ok(Ok(GuardOutcome::NotVisible)) => return Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
             Ok(Err(LockError::Mongo(error))) if is_rejected(&error) => {
                 if !repetitions.next().await {
                     return Err(with_label(&error, TRANSIENT_TRANSACTION_ERROR).into());
@@ -102,7 +117,7 @@ pub(super) async fn send_guard(
             Ok(Err(error)) if error.meaning() == Meaning::NoTransaction => {
                 return Err(none_to_guard(lease, NOT_BEGUN));
             }
-            Ok(reply) => return reply,
+            Ok(Err(error)) => return Err(error),
             // The transaction is aborted, and can be repeated as a whole.
             Err(_) => return Err(no_guard().into()),
         }
@@ -110,23 +125,24 @@ pub(super) async fn send_guard(
 }
 
 /// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
-/// commits a transaction only once. The error is that of a commit that was not made, or may not have been made.
+/// commits a transaction only once. The error says that it was not made, that this is not known, or that its write concern cannot be
+/// met.
 pub(super) async fn commit(
     lease: &Lease,
     open: OpenCommit<'_>,
     session: &mut ClientSession,
-) -> Result<Made, LockError> {
+) -> Result<(), LockError> {
     let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 open.ended(true);
-                return Ok(Ok(()));
+                return Ok(());
             }
             Ok(Err(error)) if cannot_be_confirmed(&error) => {
                 open.ended(true);
-                return Ok(Err(error.into()));
+                return Err(error.into());
             }
             Ok(Err(error)) => error,
             Err(_) => with_label(
@@ -177,4 +193,48 @@ fn cannot_be_confirmed(error: &Error) -> bool {
 fn no_guard() -> Error {
     let said = "timed out waiting for the reply to the statement that guards the commit";
     with_label(&Error::custom(said), TRANSIENT_TRANSACTION_ERROR)
+}
+
+/// A guarded commit under these leases, from before its guarding statement to its end. Dropped without one, its outcome is unknown.
+pub(super) struct OpenCommit<'a> {
+    leases: &'a [&'a Arc<Lease>],
+    marks: bool,
+    was_made: Option<bool>,
+}
+
+impl<'a> OpenCommit<'a> {
+    /// Notes that a commit begins. It is called before the check that no hold is over.
+    pub(super) fn begin(leases: &'a [&'a Arc<Lease>], marks: bool) -> Self {
+        for lease in leases {
+            lease.commit_begins();
+            let hold = lease.granted().hold;
+            lease.engine.apply(Event::CommitBegins { hold, marks });
+        }
+        Self {
+            leases,
+            marks,
+            was_made: None,
+        }
+    }
+
+    /// Notes that the commit has ended, with success if it was made, and that the server can no longer apply it.
+    pub(super) fn ended(mut self, was_made: bool) {
+        self.was_made = Some(was_made);
+    }
+}
+
+impl Drop for OpenCommit<'_> {
+    fn drop(&mut self) {
+        let Self { marks, was_made, .. } = *self;
+        for lease in self.leases {
+            lease.commit_ends(was_made, marks);
+            let is_unknown = was_made.is_none() && marks;
+            lease.engine.apply(Event::CommitEnds {
+                hold: lease.granted().hold,
+                marks,
+                was_made,
+                awaited: is_unknown.then(|| Arc::clone(lease)),
+            });
+        }
+    }
 }
