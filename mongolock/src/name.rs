@@ -44,15 +44,9 @@ mod tests {
 
     #[test]
     fn white_space_at_the_ends_is_refused() {
-        for (bad, end) in [
-            (" a", "begins"),
-            ("a ", "ends"),
-            ("\u{a0}a", "begins"),
-            ("a\u{3000}", "ends"),
-            (" ", "begins"),
-        ] {
+        for bad in [" a", "a ", "\u{a0}a", "a\u{3000}", " "] {
             let error = check(bad).unwrap_err().to_string();
-            assert!(error.contains(&format!("{end} with white space")), "{error}");
+            assert!(error.contains("begins or ends with white space"), "{error}");
         }
         assert!(check("a b").is_ok());
         assert_eq!(whole(" a ").unwrap(), " a ", "operators can use any name");

@@ -113,17 +113,11 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
     // An earlier command of the same request may have been served.
     is_served.store(false, Relaxed);
     let mut command = pin!(command);
-    let mut waker: Option<Arc<ServedWaker>> = None;
     poll_fn(|cx| {
-        // The task is usually the same at each poll.
-        waker.take_if(|waker| !waker.task.will_wake(cx.waker()));
-        let waker = waker.get_or_insert_with(|| {
-            Arc::new(ServedWaker {
-                is_served: Arc::clone(&is_served),
-                task: cx.waker().clone(),
-            })
-        });
-        let waker = Waker::from(Arc::clone(waker));
+        let waker = Waker::from(Arc::new(ServedWaker {
+            is_served: Arc::clone(&is_served),
+            task: cx.waker().clone(),
+        }));
         command.as_mut().poll(&mut Context::from_waker(&waker))
     })
     .await

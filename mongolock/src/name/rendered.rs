@@ -79,15 +79,7 @@ fn broken_rule(name: &str) -> Option<String> {
     if let Some(control) = name.chars().find(|c| c.is_control()) {
         return Some(format!("it contains the control character {control:?}"));
     }
-    let blank_end = match (
-        name.starts_with(char::is_whitespace),
-        name.ends_with(char::is_whitespace),
-    ) {
-        (true, _) => "begins",
-        (false, true) => "ends",
-        (false, false) => return None,
-    };
-    Some(format!("it {blank_end} with white space"))
+    (name.trim() != name).then(|| "it begins or ends with white space".into())
 }
 
 pub(super) fn invalid(name: &str, reason: String) -> LockError {

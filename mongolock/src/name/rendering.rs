@@ -11,9 +11,7 @@ pub struct NameBuilder {
     text: String,
     /// The number of bytes that are kept.
     limit: usize,
-    /// Whether text was left out. The length of what was kept does not show it.
-    too_long: bool,
-    /// The first flaw of a value.
+    /// The first flaw: of a value, or of the name that it is too long, and text was left out.
     flaw: Option<Flaw>,
     template: Option<&'static str>,
 }
@@ -37,7 +35,6 @@ impl NameBuilder {
         Self {
             text: String::new(),
             limit: MAX_BYTES,
-            too_long: false,
             flaw: None,
             template: None,
         }
@@ -95,16 +92,10 @@ impl NameBuilder {
 
     /// Appends the value of a placeholder; without a placeholder the value is the whole name.
     pub(super) fn add(mut self, placeholder: Option<&'static str>, value: &dyn Display) -> Self {
-        if self.too_long {
-            return self;
-        }
         let before = self.text.len();
-        let written = write!(self, "{value}");
-        if self.too_long {
-            return self;
-        }
-        if written.is_err() {
-            self.flaw = Some(Flaw::DisplayFailed(placeholder));
+        if write!(self, "{value}").is_err() {
+            // If the name is too long, that was noted before.
+            self.flaw.get_or_insert(Flaw::DisplayFailed(placeholder));
         } else if self.text.len() == before
             && let Some(placeholder) = placeholder
         {
@@ -114,10 +105,9 @@ impl NameBuilder {
     }
 
     pub(crate) fn finish(self) -> RenderedName {
-        let too_long = self.too_long.then_some(Flaw::TooLong);
         RenderedName {
             text: self.text.into(),
-            flaw: self.flaw.or(too_long).map(Box::new),
+            flaw: self.flaw.map(Box::new),
             template: self.template,
         }
     }
@@ -125,16 +115,19 @@ impl NameBuilder {
 
 impl Write for NameBuilder {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.too_long {
+        if self.flaw == Some(Flaw::TooLong) {
             return Err(fmt::Error);
         }
         let room = self.limit - self.text.len();
-        self.too_long = text.len() > room;
         let kept = (0..=room.min(text.len()))
             .rev()
             .find(|end| text.is_char_boundary(*end));
         self.text.push_str(&text[..kept.unwrap_or(0)]);
-        if self.too_long { Err(fmt::Error) } else { Ok(()) }
+        if text.len() > room {
+            self.flaw.get_or_insert(Flaw::TooLong);
+            return Err(fmt::Error);
+        }
+        Ok(())
     }
 }
 
