@@ -2,7 +2,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::vec;
 
@@ -35,28 +35,29 @@ pub struct LockInfoStream {
     store: Arc<Store>,
     takeover_margin: Duration,
     filter: LockFilter,
-    /// The number of locks that may still be requested.
+    /// The number of locks that may still be requested; zero after the last page.
     left: u32,
+    /// The last lock of the current page; `None` before the first page.
+    last: Option<Name>,
     /// The locks of the current page that have not been returned.
     page: vec::IntoIter<(Name, Sight)>,
-    /// The next page, which is requested when it is polled first; `None` at the end.
-    next: Option<Pin<Box<dyn Future<Output = Page> + Send>>>,
+    /// The request for the next page, if it is under way.
+    next: Option<PageRequest>,
 }
 
-type Page = Result<Vec<(Name, Sight)>, LockError>;
+type PageRequest = Pin<Box<dyn Future<Output = Result<Vec<(Name, Sight)>, LockError>> + Send>>;
 
 impl LockInfoStream {
     pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
-        let mut stream = Self {
+        Self {
             store: Arc::clone(&engine.store),
             takeover_margin: engine.config.options.takeover_margin,
             left: filter.limit.unwrap_or(u32::MAX),
             filter,
+            last: None,
             page: Vec::new().into_iter(),
             next: None,
-        };
-        stream.request_after(None);
-        stream
+        }
     }
 
     /// The next lock, or `None` at the end of the stream.
@@ -76,27 +77,11 @@ impl LockInfoStream {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    fn request_after(&mut self, name: Option<Name>) {
-        if self.left == 0 {
-            return;
-        }
-        let (store, looked, most) = (
-            Arc::clone(&self.store),
-            Looked::Filter(self.filter.clone()),
-            self.left,
-        );
-        let page = async move { store.page(&looked, name.as_deref(), most).await };
-        self.next = Some(Box::pin(request("query", page)));
-    }
-
-    fn take_page(&mut self, page: Vec<(Name, Sight)>) {
-        let number = u32::try_from(page.len()).unwrap_or(u32::MAX);
-        let last = page.last().map(|(name, _)| Arc::clone(name));
-        self.left = self.left.saturating_sub(number);
-        self.page = page.into_iter();
-        if number == PAGE_SIZE {
-            self.request_after(last);
-        }
+    fn request(&self) -> PageRequest {
+        let (store, looked) = (Arc::clone(&self.store), Looked::Filter(self.filter.clone()));
+        let (last, most) = (self.last.clone(), self.left);
+        let page = async move { store.page(&looked, last.as_deref(), most).await };
+        Box::pin(request("query", page))
     }
 }
 
@@ -109,15 +94,23 @@ impl Stream for LockInfoStream {
             if let Some((name, sight)) = this.page.next() {
                 return Poll::Ready(Some(info(&name, &sight, this.takeover_margin)));
             }
-            let Some(next) = &mut this.next else {
+            if this.left == 0 {
                 return Poll::Ready(None);
-            };
-            let page = ready!(next.as_mut().poll(cx));
-            this.next = None;
-            match page {
-                Ok(page) => this.take_page(page),
-                Err(error) => return Poll::Ready(Some(Err(error))),
             }
+            let mut next = this.next.take().unwrap_or_else(|| this.request());
+            let Poll::Ready(page) = next.as_mut().poll(cx) else {
+                this.next = Some(next);
+                return Poll::Pending;
+            };
+            let page = page.inspect_err(|_| this.left = 0)?;
+            let number = u32::try_from(page.len()).unwrap_or(u32::MAX);
+            this.left = if number == PAGE_SIZE {
+                this.left - number
+            } else {
+                0
+            };
+            this.last = page.last().map(|(name, _)| Arc::clone(name));
+            this.page = page.into_iter();
         }
     }
 }
