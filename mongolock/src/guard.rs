@@ -1,21 +1,15 @@
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::context::LockContext;
 use crate::engine::{Hold, Lease};
 use crate::options::not_once;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, permit_id};
 
-/// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The lease is renewed in the
-/// background until the guard is released or dropped.
-///
-/// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
-/// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
-/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. The locks of a set
-/// are released with one command. If one of them is lost, all are lost.
-///
-/// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
+/// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The locks of a set are released
+/// with one command. If one of them is lost, all are lost. Its methods are those of [`Guard`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -27,64 +21,70 @@ use crate::{FencingToken, LockError};
 /// # Ok(())
 /// # }
 /// ```
+pub type LockGuard = Guard<FencingToken>;
+
+/// A held permit of a [`Semaphore`](crate::Semaphore). A permit has no fencing token; see [`Semaphore`](crate::Semaphore).
+/// Its methods are those of [`Guard`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let permit = provider.semaphore("export", 5).await?;
+/// assert!(permit.number() < 5);
+/// permit.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub type Permit = Guard<()>;
+
+/// A hold of a caller: a [`LockGuard`], which has a token of the type `T`, or a [`Permit`] of a semaphore, which has none. Its lease is renewed in the background until the guard
+/// is released or dropped.
+///
+/// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
+/// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own.
+///
+/// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-pub struct LockGuard {
+pub struct Guard<T> {
+    context: OwnContext,
     pub(crate) hold: Hold,
-    /// It is made when it is first used.
-    context: OnceLock<LockContext>,
+    token: PhantomData<fn() -> T>,
 }
 
-impl From<Hold> for LockGuard {
-    fn from(hold: Hold) -> Self {
-        let context = OnceLock::new();
-        Self { hold, context }
+/// The context of a guard, which is made when it is first used. The call of the context ends with the guard.
+#[derive(Default)]
+struct OwnContext(OnceLock<LockContext>);
+
+impl Drop for OwnContext {
+    fn drop(&mut self) {
+        if let Some(context) = self.0.get() {
+            context.close();
+        }
     }
 }
 
-impl LockGuard {
-    /// The lock's name; of a set the name that the caller has written first.
+impl<T> From<Hold> for Guard<T> {
+    fn from(hold: Hold) -> Self {
+        let (context, token) = (OwnContext::default(), PhantomData);
+        Self { context, hold, token }
+    }
+}
+
+impl<T> Guard<T> {
+    /// The name of the lock or of the semaphore; of a set the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.lease().key().name
+        self.lease().name()
     }
 
-    /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
-    #[must_use]
-    pub fn fencing_token(&self) -> FencingToken {
-        self.lease().token()
-    }
-
-    /// The names of all locks of the guard in their order, each once: one name, unless it is the guard of a set.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let guard = provider.lock_all(["report:2", "report:1"]).await?;
-    /// assert_eq!(guard.name(), "report:2");
-    /// for name in guard.names() {
-    ///     println!("{name} is held with token {:?}", guard.fencing_token_of(name));
-    /// }
-    /// guard.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.lease().tokens().map(|(name, _)| &**name)
-    }
-
-    /// The fencing token of this hold for one of its names; `None` for another name. Tokens of different names are not
-    /// ordered among each other.
-    #[must_use]
-    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
-        self.lease().token_of(name)
-    }
-
-    /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
+    /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock. That of a permit has no
+    /// fencing token.
     #[must_use]
     pub fn context(&self) -> LockContext {
         let context = || LockContext::of(self.lease());
-        self.context.get_or_init(context).clone()
+        self.context.0.get_or_init(context).clone()
     }
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
@@ -155,6 +155,44 @@ impl LockGuard {
         self.hold.release().await
     }
 
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.hold.lease()
+    }
+}
+
+impl LockGuard {
+    /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.lease().token()
+    }
+
+    /// The names of all locks of the guard in their order, each once: one name, unless it is the guard of a set.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock_all(["report:2", "report:1"]).await?;
+    /// assert_eq!(guard.name(), "report:2");
+    /// for name in guard.names() {
+    ///     println!("{name} is held with token {:?}", guard.fencing_token_of(name));
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
+        self.lease().tokens().map(|(name, _)| &**name)
+    }
+
+    /// The fencing token of this hold for one of its names; `None` for another name. Tokens of different names are not
+    /// ordered among each other.
+    #[must_use]
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        self.lease().token_of(name)
+    }
+
     /// Marks the work under the lock as done, and waits until the server confirms it. The lock then stays taken until the
     /// end of the mark, for every process: see [`DistributedLock::once_per`](crate::DistributedLock::once_per) and
     /// [`DistributedLock::once`](crate::DistributedLock::once), one of which the lock must have.
@@ -205,27 +243,19 @@ impl LockGuard {
         }
         self.hold.complete().await
     }
+}
 
-    pub(crate) fn lease(&self) -> &Arc<Lease> {
-        self.hold.lease()
+impl Permit {
+    /// The number of this permit, from 0, as [`LockInfo::permit`](crate::LockInfo::permit) shows it and
+    /// [`ForceRelease::permit`](crate::ForceRelease::permit) takes it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        permit_id::number(&self.lease().key().name).unwrap_or_default()
     }
 }
 
-impl Drop for LockGuard {
-    /// The call of the context ends with the guard.
-    fn drop(&mut self) {
-        if let Some(context) = self.context.get() {
-            context.close();
-        }
-    }
-}
-
-impl fmt::Debug for LockGuard {
+impl<T> fmt::Debug for Guard<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockGuard")
-            .field("names", &self.names().collect::<Vec<_>>())
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
+        self.hold.fmt(f)
     }
 }

@@ -30,7 +30,7 @@ use crate::module_tree::ModuleTree;
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
 const RUNTIME_LAYERS: [&str; 7] = [
-    "lib attribute leader provider blocking lock guard permit context commit detach health admin run fence guide readme",
+    "lib attribute leader provider blocking lock guard context commit detach health admin run fence guide readme",
     "engine",
     "index_task probe home",
     "store",

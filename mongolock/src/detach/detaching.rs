@@ -1,13 +1,15 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::{Hold, Lease};
+use crate::guard::Guard;
 use crate::handle::{Detached, secret};
 use crate::options::{check_owner, check_ttl};
-use crate::{LeaseHandle, LockError, LockGuard, Permit};
+use crate::{LeaseHandle, LockError};
 
-/// A hold that is detached when this is awaited; made by [`LockGuard::detach`] and [`Permit::detach`](crate::Permit::detach).
+/// A hold that is detached when this is awaited; made by [`Guard::detach`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,16 +29,14 @@ use crate::{LeaseHandle, LockError, LockGuard, Permit};
 #[derive(Debug)]
 #[must_use = "nothing is detached before it is awaited, and dropping it releases the lock"]
 pub struct Detach {
-    guard: LockGuard,
-    ttl: Duration,
-    /// The owner of the detached lease; `None` is the present one.
-    owner: Option<String>,
-    handle: OnceLock<LeaseHandle>,
+    hold: Hold,
+    handle: LeaseHandle,
 }
 
-impl LockGuard {
+impl<T> Guard<T> {
     /// Detaches the hold: the lease then lasts for this time (100 ms to 7 days, in whole milliseconds) without this process, and
-    /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
+    /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume)
+    /// (a permit: [`resume_permit`](crate::LockProvider::resume_permit)),
     /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
     ///
     /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
@@ -70,7 +70,7 @@ impl LockGuard {
     /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
     ///   lease with a handle that was stored first.
     /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
-    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
+    ///   [`done`](crate::LockGuard::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
     ///   the background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety
@@ -83,27 +83,9 @@ impl LockGuard {
     ///
     /// When it is polled outside a tokio runtime with time enabled. The lock is then released in the background.
     pub fn detach(self, ttl: Duration) -> Detach {
-        Detach {
-            guard: self,
-            ttl,
-            owner: None,
-            handle: OnceLock::new(),
-        }
-    }
-}
-
-impl Permit {
-    /// Detaches the permit, as [`LockGuard::detach`] does; [`resume_permit`](crate::LockProvider::resume_permit) takes its handle.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`LockGuard::detach`], when it is awaited.
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`LockGuard::detach`].
-    pub fn detach(self, ttl: Duration) -> Detach {
-        self.0.detach(ttl)
+        let handle = new_handle(self.lease(), ttl, self.lease().owner().to_owned());
+        let hold = self.hold;
+        Detach { hold, handle }
     }
 }
 
@@ -115,8 +97,7 @@ impl Detach {
     /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release all that
     /// it has, also what is being saved at that moment. Another owner makes another [`handle`](Self::handle).
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.owner = Some(owner.into());
-        self.handle = OnceLock::new();
+        self.handle = new_handle(self.hold.lease(), self.handle.lease().ttl, owner.into());
         self
     }
 
@@ -124,30 +105,14 @@ impl Detach {
     /// [`resume`](crate::LockProvider::resume) returns [`LockError::Lost`].
     #[must_use]
     pub fn handle(&self) -> LeaseHandle {
-        self.handle.get_or_init(|| self.new_handle()).clone()
-    }
-
-    fn new_handle(&self) -> LeaseHandle {
-        let lease = self.guard.lease();
-        LeaseHandle::new(Detached {
-            home: lease.engine.store.home(),
-            ids: lease.tokens().map(|(id, _)| Arc::clone(id)).collect(),
-            title: lease.about.title,
-            owner: self.owner.as_deref().unwrap_or(lease.owner()).to_owned(),
-            tokens: lease.tokens().map(|(_, token)| token).collect(),
-            ttl: self.ttl,
-            min_hold: lease.about.options.min_hold,
-            once: lease.about.options.once,
-            secret: secret(),
-        })
+        self.handle.clone()
     }
 
     async fn detach(mut self) -> Result<LeaseHandle, LockError> {
-        check_ttl(self.ttl)?;
-        self.owner.as_deref().map_or(Ok(()), check_owner)?;
-        let handle = self.handle();
-        self.guard.hold.detach(&handle).await?;
-        Ok(handle)
+        check_ttl(self.handle.lease().ttl)?;
+        check_owner(self.handle.owner())?;
+        self.hold.detach(&self.handle).await?;
+        Ok(self.handle)
     }
 }
 
@@ -159,4 +124,18 @@ impl IntoFuture for Detach {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.detach())
     }
+}
+
+fn new_handle(lease: &Lease, ttl: Duration, owner: String) -> LeaseHandle {
+    LeaseHandle::new(Detached {
+        home: lease.engine.store.home(),
+        ids: lease.tokens().map(|(id, _)| Arc::clone(id)).collect(),
+        title: lease.about.title,
+        owner,
+        tokens: lease.tokens().map(|(_, token)| token).collect(),
+        ttl,
+        min_hold: lease.about.options.min_hold,
+        once: lease.about.options.once,
+        secret: secret(),
+    })
 }

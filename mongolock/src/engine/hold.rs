@@ -1,6 +1,7 @@
 //! The hold of a guard, which must be ended.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::state::{How, Lease};
@@ -113,5 +114,15 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.end_in_background();
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("name", &self.lease.name())
+            .field("fencing_token", &self.lease.token().if_any())
+            .field("remaining", &self.lease.remaining())
+            .finish_non_exhaustive()
     }
 }
