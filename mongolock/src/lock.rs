@@ -16,7 +16,7 @@ use parts::Parts;
 
 use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{About, AcquireCall, Engine, Hold, Lease, Wish};
+use crate::engine::{About, AcquireCall, Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -306,15 +306,10 @@ impl<K: LockKind> Lock<K> {
             template: names[title].template(),
             options: Arc::clone(&self.options),
             resumes: None,
-        };
-        let wish = Wish {
-            about,
-            wanted: self.kind.wanted(),
-            owner: &self.engine.owner,
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        AcquireCall::begin(&self.engine, wish)
+        AcquireCall::begin(&self.engine, about, self.kind.wanted(), &self.engine.owner)
     }
 
     fn check(&self) -> Result<(), LockError> {

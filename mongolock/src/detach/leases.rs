@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use crate::backoff::Repetitions;
 use crate::context::LockContext;
 use crate::core::Wanted;
-use crate::engine::{About, AcquireCall, Hold, Wish};
+use crate::engine::{About, AcquireCall, Hold};
 use crate::handle::invalid;
 use crate::options::{OnBusy, Options, check_ttl};
 use crate::store::refusals::Refusals;
@@ -122,17 +122,13 @@ impl LockProvider {
             template: None,
             options,
             resumes: Some(handle.fencing_token()),
-        };
-        let of_name = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
-        let leases = lease.ids.iter().map(of_name).collect();
-        let wish = Wish {
-            about,
-            wanted: Wanted::Leases(leases, millis(lease.ttl)),
-            owner: handle.owner(),
             is_inside_hold: LockContext::is_inside_hold(self.engine()),
             on_busy: OnBusy::TryOnce,
         };
-        AcquireCall::begin(self.engine(), wish)?.await
+        let of_name = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
+        let leases = lease.ids.iter().map(of_name).collect();
+        let wanted = Wanted::Leases(leases, millis(lease.ttl));
+        AcquireCall::begin(self.engine(), about, wanted, handle.owner())?.await
     }
 
     /// Extends a detached lease to this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new

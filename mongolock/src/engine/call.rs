@@ -20,45 +20,38 @@ use crate::options::{OnBusy, Options};
 use crate::store::millis;
 use crate::{LockError, trace};
 
-/// The locks that a call asks for, and its options.
-pub(crate) struct Wish<'a> {
-    pub(crate) about: About,
-    pub(crate) wanted: Wanted,
-    /// The owner in the documents of the locks.
-    pub(crate) owner: &'a str,
-    pub(crate) is_inside_hold: bool,
-    pub(crate) on_busy: OnBusy,
-}
-
 /// A call that has begun. If it is dropped, it leaves its queue, and a hold that it was given meanwhile ends.
 pub(crate) struct AcquireCall {
     lease: Arc<Lease>,
     span: Span,
     begun: Time,
     waiter: Option<Key>,
-    on_busy: OnBusy,
     /// [`AcquireOutcome::Cancelled`] until it has ended.
     outcome: AcquireOutcome,
 }
 
 impl AcquireCall {
-    /// Begins a call: a task that polls it gets the hold, or the error for a lock that is busy.
-    pub(crate) fn begin(engine: &Arc<Engine>, wish: Wish<'_>) -> Result<Self, LockError> {
+    /// Begins a call: a task that polls it gets the hold, or the error for a lock that is busy. The owner is that in the documents of
+    /// the locks.
+    pub(crate) fn begin(
+        engine: &Arc<Engine>,
+        about: About,
+        wanted: Wanted,
+        owner: &str,
+    ) -> Result<Self, LockError> {
         if engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
-        let about = &wish.about;
         let mut call = Self {
-            span: trace::acquire_span(&about.names, about.title, about.template, wish.owner),
-            lease: Lease::new(engine, wish.about),
+            span: trace::acquire_span(&about.names, about.title, about.template, owner),
+            lease: Lease::new(engine, about),
             begun: engine.now(),
             waiter: None,
-            on_busy: wish.on_busy,
             outcome: AcquireOutcome::Cancelled,
         };
         engine.waiting.fetch_add(1, Ordering::Relaxed);
         call.lease.meter.record(Measure::WaitBegins);
-        match call.span.in_scope(|| call.join(wish.wanted, wish.is_inside_hold)) {
+        match call.span.in_scope(|| call.join(wanted)) {
             Ok(waiter) => call.waiter = waiter,
             Err(error) => {
                 call.end(Err(&error));
@@ -68,16 +61,17 @@ impl AcquireCall {
         Ok(call)
     }
 
-    fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Key>, LockError> {
-        let (engine, options) = (&self.lease.engine, &self.lease.about.options);
-        if engine.refuses(is_inside_hold) {
+    fn join(&self, wanted: Wanted) -> Result<Option<Key>, LockError> {
+        let (engine, about) = (&self.lease.engine, &self.lease.about);
+        let options = &about.options;
+        if engine.refuses(about.is_inside_hold) {
             return Err(LockError::shut_down(self.lease.name()));
         }
         engine.store.check()?;
         engine.index_task.ensure_running();
         engine.lend_runtime();
         let limit = options.wait_limit();
-        let is_try = self.on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
+        let is_try = about.on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
         let limit = if is_try {
             Some(options.attempt_limit())
         } else {
@@ -88,7 +82,7 @@ impl AcquireCall {
             rules: rules(options),
             limit: limit.map(micros),
             is_try,
-            is_inside_hold,
+            is_inside_hold: about.is_inside_hold,
             cell: Arc::clone(&self.lease),
         };
         Ok(engine.take(Event::Join(wanted, join)))
@@ -100,7 +94,7 @@ impl AcquireCall {
                 self.lease.report(trace::acquired);
                 Ok(Hold::new(Arc::clone(&self.lease)))
             }
-            Err(failure) => Err(words::failed(&self.lease, &failure, self.waited(), self.on_busy)),
+            Err(failure) => Err(words::failed(&self.lease, &failure, self.waited())),
         })
     }
 

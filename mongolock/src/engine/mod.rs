@@ -20,7 +20,7 @@ mod tests;
 mod timer;
 mod words;
 
-pub(crate) use call::{AcquireCall, Wish};
+pub(crate) use call::AcquireCall;
 pub(crate) use held::CancelShield;
 pub(crate) use hold::Hold;
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::few::Few;
 use crate::home::Home;
 use crate::index_task::IndexTask;
 use crate::meter::{LockMeter, Meter};
-use crate::options::{Config, Options};
+use crate::options::{Config, OnBusy, Options};
 use crate::probe::Probe;
 use crate::protocol::Until;
 use crate::store::refusals::Refusals;
@@ -104,6 +104,9 @@ pub(crate) struct About {
     pub(crate) options: Arc<Options>,
     /// The token of the detached lease that it resumes.
     pub(crate) resumes: Option<FencingToken>,
+    /// Whether the call is made under a hold, which a shutdown lets finish its work.
+    pub(crate) is_inside_hold: bool,
+    pub(crate) on_busy: OnBusy,
 }
 
 /// One call, and then its hold, shared by its guard, its contexts and the core.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::{About, AcquireCall, Engine, Hold, Wish};
+use super::{About, AcquireCall, Engine, Hold};
 use crate::LockError;
 use crate::core::Wanted;
 use crate::few::Few;
@@ -36,15 +36,10 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
             template: None,
             options,
             resumes: None,
-        };
-        let wish = Wish {
-            about,
-            wanted: Wanted::Lock(name),
-            owner: "host:1",
             is_inside_hold: false,
             on_busy: OnBusy::Wait,
         };
-        AcquireCall::begin(&engine, wish)?.await
+        AcquireCall::begin(&engine, about, Wanted::Lock(name), "host:1")?.await
     })
 }
 

@@ -17,7 +17,7 @@ use crate::protocol::Id;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
 /// Why a call has not got what it wanted: of a try `Busy` if another holder has the lock.
-pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration, on_busy: OnBusy) -> LockError {
+pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration) -> LockError {
     let engine = &lease.engine;
     let resumed = lease.about.resumes.unwrap_or(FencingToken::NONE);
     let title = lease.name();
@@ -31,7 +31,7 @@ pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration, on_
     let error = error.filter(|error| error.meaning() != Meaning::NoReply);
     let busy = || busy(engine, name, own.as_deref(), seen);
     let timeout = || LockError::timeout(busy(), waited);
-    let held = || match on_busy {
+    let held = || match lease.about.on_busy {
         OnBusy::Wait => timeout(),
         OnBusy::TryOnce => LockError::busy(busy()),
     };
