@@ -40,6 +40,12 @@ pub trait Write: Default + Clone + Send + Sync + 'static {
     }
 }
 
+/// A write that can insert a document if none matches.
+pub trait Upsert: Write {}
+
+impl Upsert for UpdateOptions {}
+impl Upsert for ReplaceOptions {}
+
 /// A write whose fence field and change have been checked.
 pub struct PreparedWrite<O: Write> {
     pub(super) options: O,

@@ -5,9 +5,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 use mongodb::ClientSession;
-use mongodb::options::{ReplaceOptions, UpdateOptions};
 
-use super::kinds::{PreparedWrite, Write};
+use super::kinds::{PreparedWrite, Upsert, Write};
 use crate::{LockError, task};
 
 /// A fenced write with the driver's options `O`, which is sent when it is awaited; made by
@@ -74,27 +73,16 @@ impl<O: Write> FencedWrite<'_, O> {
         }
         self
     }
+}
 
-    fn set_upsert(mut self, upsert: bool) -> Self {
+impl<O: Upsert> FencedWrite<'_, O> {
+    /// Inserts a document if none matches the query.
+    pub fn upsert(mut self, upsert: bool) -> Self {
         let prepared = self.prepared.as_mut().ok();
         if let Some(option) = prepared.and_then(|write| write.options.upsert()) {
             *option = Some(upsert);
         }
         self
-    }
-}
-
-impl FencedWrite<'_, UpdateOptions> {
-    /// Inserts a document if none matches the query.
-    pub fn upsert(self, upsert: bool) -> Self {
-        self.set_upsert(upsert)
-    }
-}
-
-impl FencedWrite<'_, ReplaceOptions> {
-    /// Inserts the document if none matches the query.
-    pub fn upsert(self, upsert: bool) -> Self {
-        self.set_upsert(upsert)
     }
 }
 
