@@ -1,72 +1,60 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
-use crate::LockError;
-use crate::error::meaning::Meaning;
 use crate::store::Store;
-use crate::sync::lock;
-use crate::task;
 use crate::timing::{PROBE_LIMIT, PROBE_NO_REPLY};
-
-/// The result of a request: whether the server that replied is a primary; `None` until there is a result.
-type Outcome = Option<Result<bool, LockError>>;
+use crate::{LockError, task};
 
 /// Finds out whether a server replies. All callers at a time share one request, so that frequent health checks use up no
 /// connections while the server does not reply.
 pub(crate) struct Probe {
     store: Arc<Store>,
-    /// The request that was sent last.
-    latest: Mutex<Option<watch::Receiver<Outcome>>>,
+    /// It is locked while a request is in flight.
+    last: Arc<Mutex<Option<Reply>>>,
 }
+
+/// When a request has ended, and whether the server that replied is a primary.
+type Reply = (Instant, Result<bool, LockError>);
 
 impl Probe {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self {
-            store,
-            latest: Mutex::default(),
-        }
+        let last = Arc::default();
+        Self { store, last }
     }
 
     /// Whether a primary replies; an error if no server replies within [`PROBE_LIMIT`]. If the server has refused the
     /// last acquire or renewal, it is asked again first. Cancel safe: the request continues.
     pub(crate) async fn finds_primary(&self) -> Result<bool, LockError> {
-        let mut request = self.request();
-        match timeout(PROBE_LIMIT, request.wait_for(Option::is_some)).await {
-            Ok(Ok(outcome)) => outcome.clone().unwrap_or(Ok(false)),
-            Ok(Err(_)) => Err(Meaning::RuntimeEnded.error()),
-            Err(_) => Err(self.store.unanswered("`hello` command", PROBE_LIMIT)),
-        }
+        let reply = timeout(PROBE_LIMIT, self.ask(Instant::now())).await;
+        reply.unwrap_or_else(|_| Err(self.store.unanswered("`hello` command", PROBE_LIMIT)))
     }
 
-    /// The request in flight, or a new one.
-    fn request(&self) -> watch::Receiver<Outcome> {
-        let mut latest = lock(&self.latest);
-        // An error says that the task has ended, with or without an outcome.
-        let in_flight = latest.as_ref().filter(|request| request.has_changed().is_ok());
-        match in_flight {
-            Some(request) => request.clone(),
-            None => latest.insert(send(Arc::clone(&self.store))).clone(),
+    /// The reply to a request that has ended since this time, or to a new one.
+    async fn ask(&self, begun: Instant) -> Result<bool, LockError> {
+        let (store, mut last) = (Arc::clone(&self.store), Arc::clone(&self.last).lock_owned().await);
+        if let Some((at, reply)) = &*last
+            && *at >= begun
+        {
+            return reply.clone();
         }
-    }
-}
-
-fn send(store: Arc<Store>) -> watch::Receiver<Outcome> {
-    let (sender, request) = watch::channel(None);
-    task::spawn(async move {
-        // Nothing depends on the result of this command later: dropping it closes a connection that may be dead.
-        let asking = async {
-            let (has_primary, _) = store.hello().await?;
-            // The reply to `hello` is valid even without a reply to this request.
-            let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
-            Ok(has_primary)
+        let asking = async move {
+            // Nothing depends on the result of this command later: dropping it closes a connection that may be dead.
+            let asking = async {
+                let (has_primary, _) = store.hello().await?;
+                // The reply to `hello` is valid even without a reply to this request.
+                let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
+                Ok(has_primary)
+            };
+            let reply = timeout(PROBE_NO_REPLY, asking).await;
+            let unanswered = |_| Err(store.unanswered("`hello` command", PROBE_NO_REPLY));
+            let reply = reply.unwrap_or_else(unanswered);
+            *last = Some((Instant::now(), reply.clone()));
+            reply
         };
-        let reply = timeout(PROBE_NO_REPLY, asking).await;
-        let unanswered = |_| Err(store.unanswered("`hello` command", PROBE_NO_REPLY));
-        sender.send_replace(Some(reply.unwrap_or_else(unanswered)));
-    });
-    request
+        task::start(asking).await
+    }
 }
 
 #[cfg(test)]
@@ -74,21 +62,21 @@ mod tests {
     use super::*;
     use crate::store::MemoryStore;
 
-    fn probe() -> Probe {
-        Probe::new(Arc::new(Store::Memory(Arc::new(MemoryStore::new()))))
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_request_without_a_reply_is_shared_and_then_replaced() {
-        let probe = probe();
-        let (silent, request) = watch::channel(None);
-        *lock(&probe.latest) = Some(request);
-        let begun = tokio::time::Instant::now();
+        let probe = Probe::new(Arc::new(Store::Memory(Arc::new(MemoryStore::new()))));
+        let mut in_flight = Arc::clone(&probe.last).lock_owned().await;
+        let begun = Instant::now();
         let (one, other) = tokio::join!(probe.finds_primary(), probe.finds_primary());
         assert!(one.is_err() && other.is_err());
         assert_eq!(begun.elapsed(), PROBE_LIMIT);
-        assert_eq!(silent.receiver_count(), 1, "no other request was sent");
-        drop(silent);
+        let replies = async {
+            *in_flight = Some((Instant::now(), Ok(false)));
+            drop(in_flight);
+        };
+        let (shared, ()) = tokio::join!(probe.finds_primary(), replies);
+        assert!(!shared.unwrap(), "its reply counts");
+        tokio::time::advance(PROBE_LIMIT).await;
         assert!(probe.finds_primary().await.unwrap(), "a new request is sent");
     }
 }
