@@ -199,7 +199,7 @@ impl Call {
         }
     }
 
-    options::lease_setters!();
+    options::lease_setters!(options);
 
     /// Sets `once_per`.
     pub fn once_per(mut self, period: Duration) -> Self {

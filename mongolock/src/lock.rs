@@ -114,7 +114,7 @@ impl<K: LockKind> Lock<K> {
         Self { options, ..self }
     }
 
-    options::lease_setters!();
+    options::lease_setters!(options);
 
     /// Waits for the lock and acquires it: all locks of a set, or any permit of a semaphore. Awaiting the value itself does
     /// the same.

@@ -8,36 +8,5 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A shared value behind a boundary.
-pub(crate) struct Opaque<T>(Arc<dyn Get<T> + Send + Sync>);
-
-/// A value that returns a reference to itself.
-trait Get<T> {
-    fn get(&self) -> &T;
-}
-
-impl<T> Get<T> for T {
-    fn get(&self) -> &T {
-        self
-    }
-}
-
-impl<T: Send + Sync + 'static> Opaque<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(Arc::new(value))
-    }
-}
-
-impl<T> Clone for Opaque<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Deref for Opaque<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        (*self.0).get()
-    }
-}
+/// A shared value behind a boundary. It is made of the value in a `Box`.
+pub(crate) type Opaque<T> = Arc<dyn Deref<Target = T> + Send + Sync>;

@@ -260,40 +260,56 @@ pub(crate) fn not_once(call: &str) -> LockError {
     refused("once", format_args!("not set"), bound)
 }
 
-/// The setters that a lock, a set and a semaphore have in common.
+/// The setters that a lock, a set, a semaphore and the builder of a provider have in common, with the place of the options.
 macro_rules! lease_setters {
-    () => {
-        /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
+    ($($options:ident).+) => {
+        /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds. The
+        /// default of a lock is that of its provider, and the default of a provider is 30 s.
         ///
         /// It limits how long other processes wait after a crash of this one, and it determines how long an outage a
         /// hold survives. The lease is renewed after a third of it, unless the provider sets a
         /// [`renew_interval`](crate::LockProviderBuilder::renew_interval).
         pub fn expiry(mut self, expiry: Duration) -> Self {
-            Arc::make_mut(&mut self.options).expiry = expiry;
+            Arc::make_mut(&mut self.$($options).+).expiry = expiry;
             self
         }
 
         /// Sets how long to wait: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries once. For a set it is
-        /// the time for all locks together.
+        /// the time for all locks together. The default of a lock is that of its provider, and the default of a provider is 10 s.
         ///
         /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
         /// minute. The minute begins with the last usable reply, or with the call if that is later.
         pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-            let options = Arc::make_mut(&mut self.options);
+            let options = Arc::make_mut(&mut self.$($options).+);
             options.acquire_timeout = timeout.into();
             options.has_own_timeout = true;
             self
         }
 
         /// Sets the shortest time for which the lock stays taken, counted from its acquisition: 0 to 7 days, in whole
-        /// milliseconds.
+        /// milliseconds. The default of a lock is that of its provider, and the default of a provider is 0. A lock or an
+        /// attribute that sets its own value overrides that of the provider, also with 0.
         ///
         /// In a set each lock has its own minimum hold, from the acquisition of that lock.
         ///
         /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
         /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use mongolock::LockProvider;
+        ///
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), mongolock::LockError> {
+        /// # let builder = LockProvider::in_memory().to_builder();
+        /// let jobs = builder.min_hold(Duration::from_secs(60)).build()?;
+        /// jobs.lock("nightly-report").await?.release().await?;
+        /// assert!(jobs.lock("nightly-report").try_acquire().await?.is_none(), "it stays taken for a minute");
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn min_hold(mut self, hold: Duration) -> Self {
-            let options = Arc::make_mut(&mut self.options);
+            let options = Arc::make_mut(&mut self.$($options).+);
             options.min_hold = hold;
             options.has_own_min_hold = true;
             self
@@ -301,17 +317,17 @@ macro_rules! lease_setters {
 
         /// Sets the time after which the lease is no longer renewed, counted from the acquisition, for a set from the
         /// time at which the call has all locks, and after a [resume](crate::LockProvider::resume) from the resume: 0
-        /// to 7 days, and not less than [`min_hold`](Self::min_hold).
+        /// to 7 days, and not less than [`min_hold`](Self::min_hold). Without it, there is no limit.
         ///
         /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
         /// later.
         pub fn max_hold(mut self, hold: Duration) -> Self {
-            Arc::make_mut(&mut self.options).max_hold = Some(hold);
+            Arc::make_mut(&mut self.$($options).+).max_hold = Some(hold);
             self
         }
 
-        /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider has
-        /// another default.
+        /// Whether [`run`](crate::Lock::run) and annotated functions wait until MongoDB has confirmed the release; `true` unless the
+        /// provider has another default.
         ///
         /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
         /// at once by a task of the provider and is repeated like any other. [`shutdown`](crate::LockProvider::shutdown) waits
@@ -336,7 +352,7 @@ macro_rules! lease_setters {
         /// # }
         /// ```
         pub fn await_release(mut self, await_release: bool) -> Self {
-            Arc::make_mut(&mut self.options).await_release = await_release;
+            Arc::make_mut(&mut self.$($options).+).await_release = await_release;
             self
         }
     };

@@ -6,8 +6,7 @@ use mongodb::Database;
 
 use crate::LockError;
 use crate::home::Home;
-use crate::opaque::Opaque;
-use crate::options::{Config, WEEK, check_database, check_owner, ensure, whole};
+use crate::options::{Config, WEEK, check_database, check_owner, ensure, lease_setters, whole};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
@@ -139,24 +138,12 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets for how long a lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds; 30 s by
-    /// default. See [`DistributedLock::expiry`](crate::DistributedLock::expiry).
-    pub fn expiry(mut self, expiry: Duration) -> Self {
-        Arc::make_mut(&mut self.config.options).expiry = expiry;
-        self
-    }
+    lease_setters!(config.options);
 
     /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
     /// default. A lock whose own expiry is not longer than this interval is refused.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).renew_interval = Some(interval);
-        self
-    }
-
-    /// Sets how long a call waits for a lock: 0 to 7 days, or `None` to wait without a limit; 10 s by default. See
-    /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
-    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        Arc::make_mut(&mut self.config.options).acquire_timeout = timeout.into();
         self
     }
 
@@ -167,46 +154,6 @@ impl LockProviderBuilder {
     /// poll at the same time.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.config.retry_interval = range;
-        self
-    }
-
-    /// Sets the shortest time for which a lock stays taken, counted from its acquisition: 0 to 7 days, in whole
-    /// milliseconds; 0 by default.
-    ///
-    /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
-    /// A lock or an attribute that sets its own `min_hold` overrides this one, also with 0. See
-    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use mongolock::LockProvider;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let builder = LockProvider::in_memory().to_builder();
-    /// let jobs = builder.min_hold(Duration::from_secs(60)).build()?;
-    /// jobs.lock("nightly-report").await?.release().await?;
-    /// assert!(jobs.lock("nightly-report").try_acquire().await?.is_none(), "it stays taken for a minute");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn min_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.config.options).min_hold = hold;
-        self
-    }
-
-    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less than
-    /// [`min_hold`](Self::min_hold); unlimited by default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
-    pub fn max_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
-        self
-    }
-
-    /// Sets whether calls wait until MongoDB has confirmed their release: `true` by default.
-    /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says what `false` changes, and which
-    /// programs should not use it.
-    pub fn await_release(mut self, await_release: bool) -> Self {
-        Arc::make_mut(&mut self.config.options).await_release = await_release;
         self
     }
 
@@ -282,12 +229,12 @@ impl LockProviderBuilder {
 
     pub(super) fn store(&self) -> Store {
         match &self.place {
-            StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
+            StoreChoice::Database(database) => Store::Mongo(Arc::new(Box::new(MongoStore::new(
                 database,
                 &self.collection,
                 self.connection.clone(),
                 Arc::clone(&self.servers),
-            ))),
+            )))),
             StoreChoice::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))

@@ -360,15 +360,14 @@ impl LockProviderBuilder {
     /// Builds the provider with options that are known to be valid.
     pub(crate) fn with_defaults(self) -> LockProvider {
         let owner = self.owner.clone().unwrap_or_else(default_owner);
-        let engine = Engine::new(
-            self.store(),
-            self.config.clone(),
-            owner.into(),
-            self.thread.clone(),
-        );
+        let mut config = self.config.clone();
+        // What the provider sets, its locks have not set themselves.
+        let options = Arc::make_mut(&mut config.options);
+        (options.has_own_timeout, options.has_own_min_hold) = (false, false);
+        let engine = Engine::new(self.store(), config, owner.into(), self.thread.clone());
         LockProvider {
             engine: Arc::new(engine),
-            builder: Opaque::new(self),
+            builder: Arc::new(Box::new(self)),
         }
     }
 }

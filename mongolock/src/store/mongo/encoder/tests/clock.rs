@@ -10,7 +10,6 @@ use super::case::{Case, has_new_id, seen, shown, stored};
 use super::draw::{DOCUMENTS, ROWS, SOUND, seed};
 use super::{LOCKS, read, write};
 use crate::meter::CommandKind;
-use crate::opaque::Opaque;
 use crate::protocol::{LockId, Ms, Row, RowOrder, Then, When, apply};
 use crate::store::{MongoStore, Store};
 use crate::timing::COMMAND_LIMIT;
@@ -77,12 +76,12 @@ async fn by_the_clock(
 }
 
 fn store(database: &Database) -> Store {
-    Store::Mongo(Opaque::new(MongoStore::new(
+    Store::Mongo(Arc::new(Box::new(MongoStore::new(
         database,
         LOCKS,
         None,
         Arc::default(),
-    )))
+    ))))
 }
 
 /// The claim before the present one may be released by the same command: each row has the reply for the document that both are
