@@ -109,7 +109,6 @@ mod lock;
 mod lock_id;
 mod meter;
 mod name;
-mod once;
 mod one_line;
 mod opaque;
 mod options;

@@ -315,10 +315,6 @@ impl<K: LockKind> Lock<K> {
     fn check(&self) -> Result<(), LockError> {
         self.kind.check()?;
         self.kind.names().iter().try_for_each(RenderedName::check)?;
-        // The provider's own options were checked when it was built.
-        if Arc::ptr_eq(&self.options, &self.engine.config.options) {
-            return Ok(());
-        }
         self.options.check()
     }
 

@@ -5,9 +5,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::LockError;
+use crate::duration::in_millis;
 use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
-use crate::once::Once;
 use crate::protocol::LONGEST;
 use crate::timing::TRY_LIMIT;
 
@@ -207,6 +209,26 @@ impl Display for Exact {
             .find(|(size, _)| millis >= *size && millis.is_multiple_of(*size));
         let (size, symbol) = unit.unwrap_or(&(1, ""));
         write!(f, "{}{symbol}", millis / size)
+    }
+}
+
+/// How often the work may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Once {
+    /// Once in each period of this length: the periods are multiples of it since 1970-01-01 UTC, by the server's clock.
+    #[serde(rename = "per", with = "in_millis")]
+    PerPeriod(Duration),
+    /// Once until the mark is removed, this time after the success.
+    #[serde(rename = "kept", with = "in_millis")]
+    Kept(Duration),
+}
+
+impl Once {
+    /// The length of the period, or how long the mark is kept.
+    pub(crate) fn time(self) -> Duration {
+        match self {
+            Self::PerPeriod(time) | Self::Kept(time) => time,
+        }
     }
 }
 

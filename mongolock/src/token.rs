@@ -35,10 +35,6 @@ impl FencingToken {
     /// The value for a hold without a token, which is that of a permit. It is less than every token.
     pub(crate) const NONE: Self = Self(i64::MIN);
 
-    pub(crate) const fn new(value: i64) -> Self {
-        Self(value)
-    }
-
     /// The token of a hold that has one.
     pub(crate) fn if_any(self) -> Option<Self> {
         (self != Self::NONE).then_some(self)

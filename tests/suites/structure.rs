@@ -34,7 +34,7 @@ const RUNTIME_LAYERS: [&str; 7] = [
     "engine",
     "index_task probe home",
     "store",
-    "error duration token handle output name permit_id once one_line opaque options timing backoff few sync task meter trace",
+    "error duration token handle output name permit_id one_line opaque options timing backoff few sync task meter trace",
     "lock_id core",
     "protocol",
 ];

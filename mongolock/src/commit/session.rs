@@ -94,10 +94,11 @@ pub(super) async fn guard(
     mark: Option<Until>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
+    let options = &lease.about.options;
     let change = match mark {
         Some(end) => GuardChange::Mark(end),
-        None if lease.is_renewable_now() => GuardChange::Renew(lease.about.options.expiry),
-        None => GuardChange::Keep,
+        None if options.max_hold.is_some_and(|most| lease.held_for() >= most) => GuardChange::Keep,
+        None => GuardChange::Renew(options.expiry),
     };
     let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
     loop {

@@ -116,7 +116,7 @@ impl Detach {
     }
 }
 
-/// Detaches the lease. See [`LockGuard::detach`].
+/// Detaches the lease. See [`Guard::detach`].
 impl IntoFuture for Detach {
     type Output = Result<LeaseHandle, LockError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;

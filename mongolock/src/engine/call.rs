@@ -15,8 +15,7 @@ use super::words;
 use crate::core::{Join, Key, OncePolicy, Rules, Time, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
-use crate::once::Once;
-use crate::options::{OnBusy, Options};
+use crate::options::{OnBusy, Once, Options};
 use crate::store::millis;
 use crate::{LockError, trace};
 

@@ -8,9 +8,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::clock::duration;
 use super::ends::Ends;
-use super::faults::{fault, no_reply};
 use super::state::{Command, Engine, Event};
 use super::stream::watch;
+use super::words::{fault, no_reply};
 use crate::core::limits::NO_REPLY;
 use crate::core::{Key, Saw, Span, Time};
 use crate::protocol::{Name, RowOrder};

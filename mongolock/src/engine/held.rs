@@ -105,14 +105,14 @@ impl Lease {
     pub(crate) fn token(&self) -> FencingToken {
         match permit_id::number(&self.key().name) {
             Some(_) => FencingToken::NONE,
-            None => FencingToken::new(self.granted().tokens[self.about.title]),
+            None => FencingToken::from(self.granted().tokens[self.about.title]),
         }
     }
 
     /// The ids of the locks and their tokens.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> {
         let Granted { keys, tokens, .. } = self.granted();
-        let tokens = tokens.iter().map(|token| FencingToken::new(*token));
+        let tokens = tokens.iter().map(|token| FencingToken::from(*token));
         keys.iter().map(|key| &key.name).zip(tokens)
     }
 
@@ -135,14 +135,6 @@ impl Lease {
     /// The time from the begin of the hold to this time.
     pub(super) fn held_until(&self, end: Time) -> Duration {
         duration(end - self.granted().at)
-    }
-
-    /// Whether a renewal may be sent now.
-    pub(crate) fn is_renewable_now(&self) -> bool {
-        self.about
-            .options
-            .max_hold
-            .is_none_or(|most| self.held_for() < most)
     }
 
     /// Whether the lease is over: it was released or lost, or its deadline has passed.
@@ -299,7 +291,7 @@ impl Lease {
         HoldFields {
             id: &keys[place].name,
             lock_id: &keys[place].lock_id,
-            token: FencingToken::new(tokens[place]),
+            token: FencingToken::from(tokens[place]),
             held: self.held_for(),
         }
     }

@@ -7,7 +7,6 @@ mod call;
 mod clock;
 mod commands;
 mod ends;
-mod faults;
 mod held;
 mod hold;
 mod notices;

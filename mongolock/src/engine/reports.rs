@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tracing::Span;
 
 use super::clock::duration;
-use super::faults::error_of;
 use super::state::{How, Lease};
+use super::words::{error_of, shown};
 use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
-use crate::{LockError, LossReason, home, permit_id, trace};
+use crate::{LockError, LossReason, home, trace};
 
 /// It is reported when no mutex is held, because the program's subscriber may block.
 pub(super) enum EngineReport {
@@ -110,9 +110,4 @@ fn report_end(lease: &Lease, at: Time, how: How, ended: &EndResult) {
             }
         }
     }
-}
-
-/// The name of a semaphore without the separator at the end of its room's name.
-pub(super) fn shown(name: &str) -> &str {
-    permit_id::shown(name).trim_end_matches('\u{1f}')
 }

@@ -25,23 +25,17 @@ impl Engine {
 
 async fn run(engine: Weak<Engine>, rearmed: Arc<Notify>) {
     loop {
-        let Some((at, instant, is_closed)) = engine.upgrade().map(|engine| {
-            let at = engine.armed.load(Ordering::Acquire);
-            let instant = (at != i64::MAX).then(|| engine.clock.instant(Time(at)));
-            (at, instant, engine.refuses(true))
-        }) else {
+        let Some(present) = engine.upgrade() else { return };
+        let at = present.armed.load(Ordering::Acquire);
+        let is_set = at != i64::MAX;
+        if !is_set && present.refuses(true) {
             return;
-        };
-        let Some(instant) = instant else {
-            if is_closed {
-                return;
-            }
-            rearmed.notified().await;
-            continue;
-        };
+        }
+        let due = sleep_until(present.clock.instant(Time(at)));
+        drop(present);
         tokio::select! { biased;
             () = rearmed.notified() => continue,
-            () = sleep_until(instant) => {}
+            () = due, if is_set => {}
         }
         if let Some(engine) = engine.upgrade()
             && engine.now().0 >= at

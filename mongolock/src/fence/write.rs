@@ -125,7 +125,7 @@ mod tests {
         let client = Client::with_uri_str(uri).await.unwrap();
         let documents = client.database("app").collection::<Document>("documents");
         let begun = Instant::now();
-        let writing = documents.fenced(FencingToken::new(1)).insert_one(doc! {});
+        let writing = documents.fenced(FencingToken::from(1)).insert_one(doc! {});
         let written = writing.await;
         assert!(matches!(written, Err(LockError::Mongo(_))), "{written:?}");
         let waited = begun.elapsed();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::once::Once;
+use crate::options::Once;
 
 fn handle(ids: &[&str], title: usize) -> LeaseHandle {
     LeaseHandle::new(Detached {

@@ -10,8 +10,7 @@ use uuid::Uuid;
 
 use crate::duration::in_millis;
 use crate::name::RenderedName;
-use crate::once::Once;
-use crate::options::{self, MOST_NAMES};
+use crate::options::{self, MOST_NAMES, Once};
 use crate::{FencingToken, LockError, permit_id};
 
 /// The beginning of every text. If the form of the document changes, the number changes.

@@ -7,8 +7,7 @@ use mongodb::bson::DateTime;
 use super::{Kind, Lock, LockKind};
 use crate::core::Wanted;
 use crate::name::RenderedName;
-use crate::once::Once;
-use crate::options::ensure;
+use crate::options::{Once, ensure};
 use crate::{LockError, LockGuard};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).

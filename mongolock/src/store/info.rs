@@ -136,7 +136,7 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
             (_, ..=0) => LockState::Expired,
             _ => LockState::Held,
         },
-        fencing_token: FencingToken::new(document.token.long().ok_or_else(wrong_token)?),
+        fencing_token: FencingToken::from(document.token.long().ok_or_else(wrong_token)?),
         acquired_at,
         expires_at,
         remaining: duration(sight.until_free(millis(takeover_margin)).unwrap_or_default()),

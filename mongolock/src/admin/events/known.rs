@@ -221,7 +221,7 @@ impl KnownLocks {
             name: permit_id::shown(id).to_owned(),
             permit,
             owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
-            fencing_token: token.filter(|_| permit.is_none()).map(FencingToken::new),
+            fencing_token: token.filter(|_| permit.is_none()).map(FencingToken::from),
             lock_id: hold.map(|hold| hold.lock_id.to_string()),
             acquired_at: hold.and_then(|hold| hold.acquired_at.map(DateTime::from_millis)),
             ..LockEvent::new(kind, at)
