@@ -32,19 +32,16 @@ pub trait CallOutput: LockOutput {}
 impl<T: LockOutput> CallOutput for T {}
 
 /// The function that puts an error into a return type.
-#[must_use]
 pub fn output<T: CallOutput>() -> Output<T> {
     output::output()
 }
 
 /// The return value of a call whose lock was not acquired.
-#[must_use]
 pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
 /// The return value of a call whose body did not run because another holder has the lock.
-#[must_use]
 pub fn skipped<T: SkipOutput>() -> T {
     T::skipped()
 }

@@ -39,13 +39,11 @@ impl LockContext {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
     }
 
     /// The lock's name; of a [set](crate::LockSet) the name that the caller has written first.
-    #[must_use]
     pub fn name(&self) -> &str {
         permit_id::shown(self.title().0)
     }
@@ -70,7 +68,6 @@ impl LockContext {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn template(&self) -> Option<&'static str> {
         self.level.view.template
     }
@@ -101,14 +98,12 @@ impl LockContext {
     /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under a permit this method returns `i64::MIN`,
     /// which is never the token of a lock. A [fenced](crate::FencedExt::fenced) write with it returns
     /// [`LockError::NoFencingToken`]. [`fencing_token_of`](Self::fencing_token_of) is `None`.
-    #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.title().1
     }
 
     /// The fencing token of this hold for one of its [names](Self::names); `None` for another name, and under a permit of a
     /// [`Semaphore`](crate::Semaphore), which has none.
-    #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
         tokens.find(|(own, _)| ***own == *name)?.1.if_any()
@@ -128,13 +123,11 @@ impl LockContext {
 
     /// The owner in the lock's document: that of the provider, see
     /// [`LockProviderBuilder::owner`](crate::LockProviderBuilder::owner), or that of the lease which the provider has resumed.
-    #[must_use]
     pub fn owner(&self) -> &str {
         self.lease().owner()
     }
 
     /// Whether the lock is no longer held; of a set, whether one of its locks is no longer held.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.leases().any(|lease| lease.is_over())
     }
@@ -155,7 +148,6 @@ impl LockContext {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn waited(&self) -> bool {
         self.leases().any(|lease| lease.granted().has_waited)
     }
@@ -170,7 +162,6 @@ impl LockContext {
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
-    #[must_use]
     pub fn remaining(&self) -> Duration {
         let remaining = self.leases().map(|lease| lease.remaining());
         remaining.min().unwrap_or_default()

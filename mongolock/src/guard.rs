@@ -74,14 +74,12 @@ impl<T> From<Hold> for Guard<T> {
 
 impl<T> Guard<T> {
     /// The name of the lock or of the semaphore; of a set the name that the caller has written first.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.lease().name()
     }
 
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock. That of a permit has no
     /// fencing token.
-    #[must_use]
     pub fn context(&self) -> LockContext {
         let context = || LockContext::of(self.lease());
         self.context.0.get_or_init(context).clone()
@@ -89,7 +87,6 @@ impl<T> Guard<T> {
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
     /// document changed, or the provider was shut down.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease().is_over()
     }
@@ -104,7 +101,6 @@ impl<T> Guard<T> {
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is lost.
-    #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
@@ -162,7 +158,6 @@ impl<T> Guard<T> {
 
 impl LockGuard {
     /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
-    #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.lease().token()
     }
@@ -188,7 +183,6 @@ impl LockGuard {
 
     /// The fencing token of this hold for one of its names; `None` for another name. Tokens of different names are not
     /// ordered among each other.
-    #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         self.lease().token_of(name)
     }
@@ -248,7 +242,6 @@ impl LockGuard {
 impl Permit {
     /// The number of this permit, from 0, as [`LockInfo::permit`](crate::LockInfo::permit) shows it and
     /// [`ForceRelease::permit`](crate::ForceRelease::permit) takes it.
-    #[must_use]
     pub fn number(&self) -> u32 {
         permit_id::number(&self.lease().key().name).unwrap_or_default()
     }

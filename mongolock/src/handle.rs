@@ -67,7 +67,6 @@ impl LeaseHandle {
     /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 220 of them for one lock, and more for
     /// long names. Every program that has it can use the lock. It is not encrypted: the names, the owner and the
     /// collection can be read from it.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -79,13 +78,11 @@ impl LeaseHandle {
 
     /// The number of the permit, if it is the handle of a [`Permit`](crate::Permit), which
     /// [`LockProvider::resume_permit`](crate::LockProvider::resume_permit) takes.
-    #[must_use]
     pub fn permit(&self) -> Option<u32> {
         permit_id::number(&self.0.lease.ids[0])
     }
 
     /// The owner of the lease, as operators see it. It stays the same when another process resumes the lease and detaches it again.
-    #[must_use]
     pub fn owner(&self) -> &str {
         &self.0.lease.owner
     }
@@ -93,7 +90,6 @@ impl LeaseHandle {
     /// The fencing token of the hold that was detached; for a set, the token of the name that its caller wrote first.
     /// It may be less than the one in the document, which [`ForceRelease::only_if`](crate::ForceRelease::only_if)
     /// takes. A permit has none: its value is `i64::MIN`.
-    #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         match self.permit() {
             Some(_) => FencingToken::NONE,

@@ -198,7 +198,6 @@ impl LockProvider {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn held(&self) -> Vec<HeldInfo> {
         let engine = self.engine();
         let leases = engine.held();

@@ -99,7 +99,6 @@ pub struct Output<T> {
 }
 
 /// The functions that put an error into this return type.
-#[must_use]
 pub(crate) fn output<T: LockOutput>() -> Output<T> {
     Output {
         from_lock_error: T::from_lock_error,

@@ -41,7 +41,6 @@ impl FencingToken {
     }
 
     /// The token as a number, as it is stored in documents and sent in messages.
-    #[must_use]
     pub const fn get(self) -> i64 {
         self.0
     }

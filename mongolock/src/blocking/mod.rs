@@ -135,7 +135,6 @@ impl LockProvider {
     }
 
     /// The async provider on the thread, for calls that have no method here. Pass its futures to [`wait`](Self::wait).
-    #[must_use]
     pub fn provider(&self) -> &crate::LockProvider {
         &self.worker.provider
     }

@@ -103,7 +103,6 @@ impl Detach {
 
     /// The handle that awaiting this returns, to be stored before. Until then it is that of a lease which does not exist:
     /// [`resume`](crate::LockProvider::resume) returns [`LockError::Lost`].
-    #[must_use]
     pub fn handle(&self) -> LeaseHandle {
         self.handle.clone()
     }

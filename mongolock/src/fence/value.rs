@@ -29,7 +29,6 @@ pub struct Fenced<T> {
 
 impl<T> Fenced<T> {
     /// Makes a value without a token, which accepts every token.
-    #[must_use]
     pub const fn new(value: T) -> Self {
         Self {
             value: Mutex::new((value, None)),
@@ -37,7 +36,6 @@ impl<T> Fenced<T> {
     }
 
     /// Makes a value that was stored together with the greatest token that had changed it.
-    #[must_use]
     pub const fn restored(value: T, seen: FencingToken) -> Self {
         Self {
             value: Mutex::new((value, Some(seen))),

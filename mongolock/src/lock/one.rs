@@ -88,7 +88,6 @@ impl Kind for One {
 
 impl Lock<One> {
     /// The lock's name. A name of more than 1024 bytes, which cannot be acquired, is cut off.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.kind.name.text()
     }

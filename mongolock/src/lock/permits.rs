@@ -95,7 +95,6 @@ impl Kind for Permits {
 
 impl Lock<Permits> {
     /// The semaphore's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.kind.name.text()
     }

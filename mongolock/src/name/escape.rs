@@ -34,7 +34,6 @@ use std::fmt::{self, Display, Formatter, Write};
 /// # Panics
 ///
 /// If the `Display` of the value returns an error, as [`to_string`](ToString::to_string) does.
-#[must_use]
 pub fn escape(value: impl Display, separator: char) -> String {
     Escaped {
         value: &value,

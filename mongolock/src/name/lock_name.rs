@@ -58,7 +58,6 @@ pub trait LockName: IntoLockName {
     /// assert_eq!(report.name(), "report:a%3Ab:1");
     /// assert_eq!(report.template(), "report:<tenant>:<id>");
     /// ```
-    #[must_use]
     fn name(&self) -> String {
         self.render(NameBuilder::unlimited())
             .finish()
@@ -69,7 +68,6 @@ pub trait LockName: IntoLockName {
 
     /// The template as it is declared, such as `report:<tenant>:<id>`. It has few values, so it can label a metric; see
     /// [`LockContext::template`](crate::LockContext::template).
-    #[must_use]
     fn template(&self) -> &'static str;
 
     /// Appends the name.
@@ -78,7 +76,6 @@ pub trait LockName: IntoLockName {
 }
 
 /// The name that a value declares, for the expansion of the attribute.
-#[must_use]
 pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> NameBuilder {
     lock.render(NameBuilder::limited())
 }

@@ -7,6 +7,7 @@ use super::rendered::{Flaw, MAX_BYTES, RenderedName};
 
 /// A lock's name while it is rendered: at its limit it stops the rendering.
 #[derive(Debug)]
+#[must_use]
 pub struct NameBuilder {
     text: String,
     /// The number of bytes that are kept.
@@ -49,20 +50,17 @@ impl NameBuilder {
     }
 
     /// An empty name that this template describes.
-    #[must_use]
     pub fn of_template(template: &'static str) -> Self {
         Self::limited().template(template)
     }
 
     /// Sets the template that describes the name.
-    #[must_use]
     pub fn template(mut self, template: &'static str) -> Self {
         self.template = Some(template);
         self
     }
 
     /// Appends fixed text.
-    #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         // An error means that the name is too long, which is remembered.
         let _ = self.write_str(text);
@@ -70,13 +68,11 @@ impl NameBuilder {
     }
 
     /// Appends the value of a placeholder.
-    #[must_use]
     pub fn value<T: NameValue + ?Sized>(self, placeholder: &'static str, value: &T) -> Self {
         self.add(Some(placeholder), &value)
     }
 
     /// Appends the value of a placeholder, with `%` and the separator escaped.
-    #[must_use]
     pub fn escaped<T: NameValue + ?Sized>(
         self,
         placeholder: &'static str,

@@ -62,7 +62,6 @@ impl LockProvider {
     ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.
-    #[must_use]
     pub fn new(database: &Database) -> Self {
         Self::builder(database).with_defaults()
     }
@@ -125,7 +124,6 @@ impl LockProvider {
     ///
     /// The locks behave as on MongoDB, among the clones of this provider and the providers that
     /// [`to_builder`](Self::to_builder) makes from it. Each call creates an independent set of locks.
-    #[must_use]
     pub fn in_memory() -> Self {
         LockProviderBuilder::in_memory().with_defaults()
     }
@@ -261,7 +259,6 @@ impl LockProvider {
     }
 
     /// The operator's interface to the locks of this provider's collection, of all processes.
-    #[must_use]
     pub fn admin(&self) -> LockAdmin {
         LockAdmin::new(&self.engine)
     }

@@ -54,7 +54,6 @@ impl Future for Acquiring {
 
 impl Acquired {
     /// The context of the lock.
-    #[must_use]
     pub fn context(&self) -> LockContext {
         self.0.context()
     }

@@ -90,7 +90,6 @@ impl LockEventKind {
     /// ```
     /// assert_eq!(mongolock::LockEventKind::TakenOver.as_str(), "taken_over");
     /// ```
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -108,7 +107,6 @@ impl LockEventKind {
     }
 
     /// Whether a process or a handle has the lock after the event.
-    #[must_use]
     pub const fn is_held(self) -> bool {
         matches!(
             self,
