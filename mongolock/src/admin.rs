@@ -23,16 +23,10 @@ use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 /// [`shutdown`](crate::LockProvider::shutdown).
 #[derive(Debug, Clone)]
 pub struct LockAdmin {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 impl LockAdmin {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-        }
-    }
-
     /// The locks that meet the filter, in the order of their names (by code points).
     ///
     /// A lock is listed from its first acquisition until its document is removed, one retention after its last use.

@@ -8,9 +8,8 @@ use std::time::{Duration, SystemTime};
 use crate::error::Busy;
 use crate::lock::{LockKind, One, Permits, Several};
 pub use crate::name::{NameBuilder, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
-use crate::options::{self, OnBusy, Once, Options};
+use crate::options::{self, OnBusy, OnLost, Once, Options};
 use crate::output::{self, Output};
-use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
@@ -163,7 +162,6 @@ impl<const N: usize> From<[NameBuilder; N]> for Names {
 pub struct Call {
     provider: Result<LockProvider, LockError>,
     options: Arc<Options>,
-    on_lost: OnLost,
     /// The number of permits, if the name is that of a semaphore.
     permits: Option<u32>,
     /// The scheduled time that is a part of the name.
@@ -184,12 +182,11 @@ impl Call {
     fn new(provider: Result<LockProvider, LockError>) -> Self {
         let options = provider
             .as_ref()
-            .map(|provider| Arc::clone(provider.options()))
+            .map(|provider| Arc::clone(&provider.engine.config.options))
             .unwrap_or_default();
         Self {
             provider,
             options,
-            on_lost: OnLost::Cancel,
             permits: None,
             tick: None,
         }
@@ -206,7 +203,7 @@ impl Call {
     /// Sets `once`: marks are kept for the retention of the provider.
     pub fn once(mut self) -> Self {
         if let Ok(provider) = &self.provider {
-            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.engine().config.retention));
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.engine.config.retention));
         }
         self
     }
@@ -225,7 +222,7 @@ impl Call {
 
     /// Sets `on_lost = "continue"`.
     pub fn continue_when_lost(mut self) -> Self {
-        self.on_lost = OnLost::Continue;
+        Arc::make_mut(&mut self.options).on_lost = OnLost::Continue;
         self
     }
 
@@ -273,8 +270,8 @@ impl Call {
     }
 
     fn acquire_kind<K: LockKind>(self, kind: K, on_busy: OnBusy) -> Acquiring {
-        let (options, on_lost) = (self.options, self.on_lost);
+        let options = self.options;
         let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
-        Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
+        Acquiring::new(async move { lock?.hold(on_busy).await })
     }
 }

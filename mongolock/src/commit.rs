@@ -141,7 +141,7 @@ impl LockContext {
     // From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have ended it. If
     // the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline or by a shutdown.
     pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
-        let (lease, store) = (self.lease(), &self.engine().store);
+        let (lease, store) = (self.lease(), &self.lease().engine.store);
         let Some(end) = lease.granted().mark else {
             abort(store, session).await;
             return Err(not_once("commit_done"));
@@ -170,7 +170,7 @@ impl LockContext {
         let open = OpenCommit::begin(leases, mark.is_some());
         for lease in leases {
             if let Err(error) = guard(lease, mark, session).await {
-                abort(&self.engine().store, session).await;
+                abort(&self.lease().engine.store, session).await;
                 open.ended(false);
                 return Err(error);
             }

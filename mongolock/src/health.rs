@@ -128,7 +128,7 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn health(&self) -> Health {
-        let engine = self.engine();
+        let engine = &self.engine;
         let reply = engine.probe.finds_primary().await;
         let (leases, shown) = (engine.held(), engine.store.shown());
         Health {
@@ -172,7 +172,7 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn is_ready(&self) -> bool {
-        let engine = self.engine();
+        let engine = &self.engine;
         if engine.refuses(false) {
             return false;
         }
@@ -199,7 +199,7 @@ impl LockProvider {
     /// # }
     /// ```
     pub fn held(&self) -> Vec<HeldInfo> {
-        let engine = self.engine();
+        let engine = &self.engine;
         let leases = engine.held();
         let of_lease = |lease: &Arc<Lease>| {
             let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {

@@ -1,15 +1,15 @@
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use crate::lock::{DistributedLock, One};
 use crate::name::RenderedName;
-use crate::run::OnLost;
 use crate::timing::FAILED_PAUSE;
 use crate::{
     IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput,
-    LockProvider, LockState, LossReason,
+    LockProvider, LockState, LossReason, OnLost,
 };
 
 /// An election with one leader in all processes; made by [`LockProvider::leader`].
@@ -41,7 +41,6 @@ use crate::{
 pub struct Leader {
     lock: DistributedLock,
     admin: LockAdmin,
-    on_lost: OnLost,
 }
 
 impl LockProvider {
@@ -52,7 +51,6 @@ impl LockProvider {
         Leader {
             lock: self.of_kind(One::new(name)).acquire_timeout(None),
             admin: self.admin(),
-            on_lost: OnLost::Cancel,
         }
     }
 }
@@ -66,8 +64,9 @@ impl Leader {
     }
 
     /// What happens to the body when the lead is lost: [`OnLost::Cancel`] unless it is set.
-    pub fn on_lost(self, on_lost: OnLost) -> Self {
-        Self { on_lost, ..self }
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        Arc::make_mut(&mut self.lock.options).on_lost = on_lost;
+        self
     }
 
     /// Takes part in the election: waits until this process leads, however long that takes, and runs the body. When the lead is lost,
@@ -101,7 +100,7 @@ impl Leader {
         T: LockOutput,
     {
         loop {
-            let lead = self.lock.run_when_lost(self.on_lost, |lead| led(body(lead)));
+            let lead = self.lock.run(|lead| led(body(lead)));
             match lead.await {
                 Ok(value) => return value,
                 Err(LockError::Lost {

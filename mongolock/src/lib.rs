@@ -143,9 +143,9 @@ pub use lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
+pub use options::OnLost;
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
-pub use run::OnLost;
 pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;
 

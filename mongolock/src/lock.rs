@@ -19,7 +19,7 @@ use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::run::{self, Acquiring, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{LockError, LockOutput};
 
@@ -60,7 +60,7 @@ pub use several::{LockSet, Several};
 pub struct Lock<K> {
     engine: Arc<Engine>,
     kind: K,
-    options: Arc<Options>,
+    pub(crate) options: Arc<Options>,
 }
 
 /// The kind of a [`Lock`]: [one](One) lock, [several](Several) locks, or [permits](Permits). No
@@ -242,31 +242,20 @@ impl<K: LockKind> Lock<K> {
         B: Future,
         B::Output: LockOutput,
     {
-        self.run_when_lost(OnLost::Cancel, body)
-    }
-
-    /// [`run`](Self::run) with a choice of what happens to the body when the lock is lost.
-    pub(crate) fn run_when_lost<F, B>(
-        &self,
-        on_lost: OnLost,
-        body: F,
-    ) -> impl Future<Output = B::Output> + use<K, F, B>
-    where
-        F: FnOnce(LockContext) -> B,
-        B: Future,
-        B::Output: LockOutput,
-    {
         let lock = self.clone();
-        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, on_lost).await });
+        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait).await });
         run::run(acquiring, body)
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
     /// another inner call runs under it, and the options of this call do not apply to it.
-    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<RunningHold, LockError> {
+        let on_lost = self.options.on_lost;
         self.check()?;
         let Some(parts) = Parts::of(&self.engine, &self.kind) else {
-            return Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost));
+            let own = self.begin(on_busy)?.await?;
+            let context = LockContext::of(own.lease());
+            return Ok(RunningHold::new(context, Some(own), None, on_lost));
         };
         let turns = parts.turns(on_busy).await?;
         let mut own = None;
@@ -301,9 +290,9 @@ impl<K: LockKind> Lock<K> {
     fn begin(&self, on_busy: OnBusy) -> Result<AcquireCall, LockError> {
         let (names, title) = (self.kind.names(), self.kind.title());
         let about = About {
-            names: names.iter().map(|name| Arc::clone(name.text())).collect(),
+            names: names.iter().map(|name| Arc::clone(&name.text)).collect(),
             title,
-            template: names[title].template(),
+            template: names[title].template,
             options: Arc::clone(&self.options),
             resumes: None,
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
@@ -321,12 +310,12 @@ impl<K: LockKind> Lock<K> {
     /// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
     fn refuse_own(&self) -> Result<(), LockError> {
         let is_own = |name: &&RenderedName| {
-            let own = LockContext::enclosing(&self.engine, |lease| K::is_hold(lease, name.text()));
+            let own = LockContext::enclosing(&self.engine, |lease| K::is_hold(lease, &name.text));
             own.is_some_and(|(_, lease)| !lease.is_over())
         };
         match self.kind.names().iter().find(is_own) {
             Some(name) => Err(LockError::Reentrant {
-                name: name.text().to_string(),
+                name: name.text.to_string(),
             }),
             None => Ok(()),
         }
@@ -344,7 +333,7 @@ impl<K: LockKind> IntoFuture for Lock<K> {
 
 impl<K: LockKind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.kind.names().iter().map(RenderedName::text).collect();
+        let names: Vec<_> = self.kind.names().iter().map(|name| &name.text).collect();
         f.debug_struct(K::NAME)
             .field("names", &names)
             .field("options", &self.options)

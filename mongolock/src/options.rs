@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     /// Whether a call waits until the server has confirmed the release.
     pub(crate) await_release: bool,
+    /// What happens to the body of a call, which only a leader and an annotated function set.
+    pub(crate) on_lost: OnLost,
     /// How long after its end a lease that was not released still keeps the lock taken, in whole milliseconds; the same
     /// for all locks of a provider.
     pub(crate) takeover_margin: Duration,
@@ -96,6 +98,7 @@ impl Default for Options {
             once: None,
             max_hold: None,
             await_release: true,
+            on_lost: OnLost::Cancel,
             takeover_margin: Duration::ZERO,
         }
     }
@@ -380,6 +383,16 @@ macro_rules! lease_setters {
     };
 }
 pub(crate) use lease_setters;
+
+/// What happens to a body when its lock is lost; for [`Leader::on_lost`](crate::Leader::on_lost).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLost {
+    /// It is cancelled at its next await point.
+    Cancel,
+    /// It continues, although another holder may have the lock.
+    Continue,
+}
 
 /// What a call does while another holder has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

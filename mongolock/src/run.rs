@@ -11,7 +11,6 @@ use std::future::Future;
 use std::pin::pin;
 
 pub use call::{Acquired, Acquiring};
-pub use hold::OnLost;
 pub(crate) use hold::RunningHold;
 pub use locked_body::Body;
 

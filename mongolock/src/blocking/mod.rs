@@ -260,14 +260,14 @@ impl Worker {
         let worker = Arc::new(Self { provider });
         let keeper = Arc::downgrade(&worker);
         // An error says that there is one.
-        let _ = worker.provider.engine().keeper.set(keeper);
+        let _ = worker.provider.engine.keeper.set(keeper);
         worker
     }
 
     /// Polls a future on the calling thread until it is ready. Its timers, its connections and the tasks that it spawns run
     /// on the thread of the provider.
     fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        let runtime = self.provider.engine().runtime();
+        let runtime = self.provider.engine.runtime();
         let _entered = runtime.as_ref().map(Handle::enter);
         wait(future)
     }
@@ -278,7 +278,7 @@ impl Drop for Worker {
         let provider = self.provider.clone();
         // A mark must not keep the thread that drops the last provider for as long as its lease lasts.
         let shutdown = async move { provider.shutdown_after(Duration::ZERO).await };
-        match self.provider.engine().runtime() {
+        match self.provider.engine.runtime() {
             // A task of the provider's thread may drop the last guard: that thread cannot wait for itself.
             Some(runtime) if is_home() => drop(runtime.spawn(shutdown)),
             _ => self.wait(shutdown),

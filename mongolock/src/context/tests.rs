@@ -3,7 +3,6 @@ use std::sync::Weak;
 
 use tokio::sync::oneshot;
 
-use super::level::Level;
 use super::*;
 use crate::LockProvider;
 use crate::few::Few;

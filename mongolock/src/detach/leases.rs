@@ -108,13 +108,13 @@ impl LockProvider {
     }
 
     async fn resumed(&self, handle: &LeaseHandle) -> Result<Hold, LockError> {
-        handle.check_home(&self.engine().store.home())?;
+        handle.check_home(&self.engine.store.home())?;
         let lease = handle.lease();
         let options = Arc::new(Options {
             min_hold: lease.min_hold,
             has_own_min_hold: true,
             once: lease.once,
-            ..Options::clone(self.options())
+            ..Options::clone(&self.engine.config.options)
         });
         let about = About {
             names: lease.ids.iter().cloned().collect(),
@@ -122,13 +122,13 @@ impl LockProvider {
             template: None,
             options,
             resumes: Some(handle.fencing_token()),
-            is_inside_hold: LockContext::is_inside_hold(self.engine()),
+            is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy: OnBusy::TryOnce,
         };
         let of_name = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
         let leases = lease.ids.iter().map(of_name).collect();
         let wanted = Wanted::Leases(leases, millis(lease.ttl));
-        AcquireCall::begin(self.engine(), about, wanted, handle.owner())?.await
+        AcquireCall::begin(&self.engine, about, wanted, handle.owner())?.await
     }
 
     /// Extends a detached lease to this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new
@@ -194,7 +194,7 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn release(&self, handle: &LeaseHandle) -> Result<bool, LockError> {
-        let margin = self.options().takeover_margin;
+        let margin = self.engine.config.options.takeover_margin;
         let release = |store: Arc<Store>, handle: LeaseHandle| async move {
             store.release_detached(&handle, margin).await
         };
@@ -221,12 +221,12 @@ impl LockProvider {
     where
         F: Future<Output = Result<T, LockError>> + Send + 'static,
     {
-        let (store, begun) = (&self.engine().store, Instant::now());
+        let (store, begun) = (&self.engine.store, Instant::now());
         handle.check_home(&store.home())?;
         let (mut repetitions, mut refusals) = (Repetitions::new(RELEASE_REPLY_LIMIT), Refusals::default());
         let (mut is_repetition, mut questions) = (false, MOST_QUESTIONS);
         loop {
-            let may_come_back = questions > 0 && self.engine().gives_back(handle.lock_id());
+            let may_come_back = questions > 0 && self.engine.gives_back(handle.lock_id());
             // Its task goes on without the caller.
             let sent = task::start(command(Arc::clone(store), handle.clone()));
             let error = match timeout(NO_REPLY, sent).await {

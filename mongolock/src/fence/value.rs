@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Mutex;
 
 use crate::sync::lock;
@@ -21,7 +20,7 @@ use crate::{FencingToken, LockError};
 /// assert!(matches!(late, Err(LockError::Stale { seen, .. }) if seen == later));
 /// # Ok::<_, LockError>(())
 /// ```
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Fenced<T> {
     /// With the greatest token that has changed it.
     value: Mutex<(T, Option<FencingToken>)>,
@@ -72,16 +71,5 @@ impl<T> Fenced<T> {
     pub fn read<R>(&self, look: impl FnOnce(&T, Option<FencingToken>) -> R) -> R {
         let (value, seen) = &*lock(&self.value);
         look(value, *seen)
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Fenced<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.read(|value, seen| {
-            f.debug_struct("Fenced")
-                .field("value", value)
-                .field("seen", &seen)
-                .finish()
-        })
     }
 }

@@ -71,7 +71,7 @@ impl Kind for One {
     }
 
     fn wanted(&self) -> Wanted {
-        Wanted::Lock(Arc::clone(self.name.text()))
+        Wanted::Lock(Arc::clone(&self.name.text))
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -89,7 +89,7 @@ impl Kind for One {
 impl Lock<One> {
     /// The lock's name. A name of more than 1024 bytes, which cannot be acquired, is cut off.
     pub fn name(&self) -> &str {
-        self.kind.name.text()
+        &self.kind.name.text
     }
 
     /// Makes the work under the lock succeed at most once in each period of this length: 1 s to 366 days, in whole

@@ -25,7 +25,7 @@ impl Parts {
         LockContext::current()?;
         let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for name in kind.names() {
-            let found = LockContext::enclosing(engine, |lease| K::is_hold(lease, name.text()));
+            let found = LockContext::enclosing(engine, |lease| K::is_hold(lease, &name.text));
             let (context, lease) = found.unzip();
             if context.is_none() {
                 rest.push(name.clone());
@@ -72,14 +72,14 @@ impl Parts {
     pub(super) fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
         let of_names = self.joined.iter().filter_map(|joined| joined.as_ref().or(own));
         // A permit has an id of its own.
-        let token = |(name, lease): (&RenderedName, &Arc<Lease>)| match lease.token_of(name.text()) {
-            Some(token) => (Arc::clone(name.text()), token),
+        let token = |(name, lease): (&RenderedName, &Arc<Lease>)| match lease.token_of(&name.text) {
+            Some(token) => (Arc::clone(&name.text), token),
             None => (Arc::clone(&lease.key().name), lease.token()),
         };
         let view = View {
             tokens: kind.names().iter().zip(of_names.clone()).map(token).collect(),
             title: kind.title(),
-            template: kind.names()[kind.title()].template(),
+            template: kind.names()[kind.title()].template,
         };
         let mut leases: Vec<Arc<Lease>> = Vec::new();
         for lease in of_names {

@@ -85,7 +85,7 @@ impl Kind for Permits {
     }
 
     fn wanted(&self) -> Wanted {
-        Wanted::Permit(permit_id::group(self.name.text()), self.number)
+        Wanted::Permit(permit_id::group(&self.name.text), self.number)
     }
 
     fn is_hold(lease: &Lease, name: &str) -> bool {
@@ -96,7 +96,7 @@ impl Kind for Permits {
 impl Lock<Permits> {
     /// The semaphore's name.
     pub fn name(&self) -> &str {
-        self.kind.name.text()
+        &self.kind.name.text
     }
 
     /// The number of free permits at the time of the query. Another caller may acquire them right after it.

@@ -44,12 +44,12 @@ pub struct Several {
 
 impl Several {
     pub(crate) fn new(mut names: Vec<RenderedName>) -> Self {
-        let title = names.first().map(|title| Arc::clone(title.text()));
+        let title = names.first().map(|title| Arc::clone(&title.text));
         // The sort is stable: of equal names the first one as written stays. One that could not be rendered comes before
         // them, so that it is refused.
-        names.sort_by_cached_key(|name| (Arc::clone(name.text()), name.check().is_ok()));
-        names.dedup_by(|later, kept| later.text() == kept.text());
-        let title = title.and_then(|title| names.iter().position(|name| *name.text() == title));
+        names.sort_by_cached_key(|name| (Arc::clone(&name.text), name.check().is_ok()));
+        names.dedup_by(|later, kept| later.text == kept.text);
+        let title = title.and_then(|title| names.iter().position(|name| name.text == title));
         Self {
             names: names.into(),
             title: title.unwrap_or(0),
@@ -69,7 +69,7 @@ impl Kind for Several {
     }
 
     fn wanted(&self) -> Wanted {
-        let text = |name: &RenderedName| Arc::clone(name.text());
+        let text = |name: &RenderedName| Arc::clone(&name.text);
         match &*self.names {
             [name] => Wanted::Lock(text(name)),
             names => Wanted::All(names.iter().map(text).collect()),
@@ -97,6 +97,6 @@ impl Kind for Several {
 impl Lock<Several> {
     /// The names of the locks in their order, each once.
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.kind.names.iter().map(|name| &**name.text())
+        self.kind.names.iter().map(|name| &*name.text)
     }
 }

@@ -61,7 +61,7 @@ pub trait LockName: IntoLockName {
     fn name(&self) -> String {
         self.render(NameBuilder::unlimited())
             .finish()
-            .text()
+            .text
             .as_ref()
             .to_owned()
     }

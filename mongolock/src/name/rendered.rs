@@ -12,10 +12,12 @@ pub(crate) const MAX_BYTES: usize = 1024;
 /// acquired.
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedName {
-    pub(super) text: Arc<str>,
+    /// Only the beginning of a name that is too long.
+    pub(crate) text: Arc<str>,
     /// The flaw is on the heap, because almost no name has one and every lock contains this value.
     pub(super) flaw: Option<Box<Flaw>>,
-    pub(super) template: Option<&'static str>,
+    /// The template that describes the name.
+    pub(crate) template: Option<&'static str>,
 }
 
 /// Why a name could not be rendered.
@@ -30,16 +32,6 @@ pub(crate) enum Flaw {
 }
 
 impl RenderedName {
-    /// The rendered text; only the beginning of a name that is too long.
-    pub(crate) fn text(&self) -> &Arc<str> {
-        &self.text
-    }
-
-    /// The template that describes the name.
-    pub(crate) fn template(&self) -> Option<&'static str> {
-        self.template
-    }
-
     /// The name with this template if it has none.
     pub(crate) fn or_template(self, template: &'static str) -> Self {
         let template = self.template.or(Some(template));

@@ -14,7 +14,6 @@ use crate::home::Home;
 use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
-use crate::options::Options;
 use crate::store;
 use crate::task::joined;
 use crate::{IntoLockName, LockError};
@@ -42,7 +41,7 @@ tokio::task_local! {
 /// ```
 #[derive(Clone)]
 pub struct LockProvider {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     /// The builder that the provider was made with, for [`to_builder`](Self::to_builder).
     builder: Opaque<LockProviderBuilder>,
 }
@@ -206,14 +205,6 @@ impl LockProvider {
         Lock::new(&self.engine, kind)
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    pub(crate) fn options(&self) -> &Arc<Options> {
-        &self.engine.config.options
-    }
-
     /// Makes this the global provider: that of every annotated function without a `provider` argument.
     ///
     /// # Errors
@@ -260,7 +251,8 @@ impl LockProvider {
 
     /// The operator's interface to the locks of this provider's collection, of all processes.
     pub fn admin(&self) -> LockAdmin {
-        LockAdmin::new(&self.engine)
+        let engine = Arc::clone(&self.engine);
+        LockAdmin { engine }
     }
 
     /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has

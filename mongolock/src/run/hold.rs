@@ -10,6 +10,7 @@ use tracing::Span;
 
 use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
+use crate::options::OnLost;
 use crate::{LockError, trace};
 
 /// A body as the call sees it.
@@ -30,16 +31,6 @@ pub(crate) struct RunningHold {
     turns: Option<Vec<OwnedSemaphorePermit>>,
     on_lost: OnLost,
     span: Span,
-}
-
-/// What happens to a body when its lock is lost; for [`Leader::on_lost`](crate::Leader::on_lost).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnLost {
-    /// It is cancelled at its next await point.
-    Cancel,
-    /// It continues, although another holder may have the lock.
-    Continue,
 }
 
 /// How a body has ended.
@@ -65,12 +56,6 @@ impl BodyEnd {
 }
 
 impl RunningHold {
-    pub(crate) fn own(hold: Hold, on_lost: OnLost) -> Self {
-        let context = LockContext::of(hold.lease());
-        Self::new(context, Some(hold), None, on_lost)
-    }
-
-    /// A call that has joined holds of its names, and has acquired the others if there are any.
     pub(crate) fn new(
         context: LockContext,
         own: Option<Hold>,
