@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) use self::text::{Detached, secret};
-use crate::{FencingToken, LockError, lock_id, permit_id};
+use crate::protocol::Id;
+use crate::{FencingToken, LockError, permit_id};
 
 /// The handle with which any process resumes, extends or releases a detached lease; returned by
 /// [`LockGuard::detach`](crate::LockGuard::detach).
@@ -58,7 +59,7 @@ impl LeaseHandle {
 
     fn of(text: String, lease: Detached) -> Self {
         Self(Arc::new(Inner {
-            lock_id: lock_id::detached(&lease.owner, &text, lease.ids.len() > 1),
+            lock_id: Id::of_handle(&text, lease.ids.len() > 1).text(&lease.owner),
             text,
             lease,
         }))

@@ -1,7 +1,6 @@
 //! The synchronisation of values that several threads share.
 
-pub(crate) use std::sync::Mutex;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex that only guards plain data: a panic elsewhere leaves it usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

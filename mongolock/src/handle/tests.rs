@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::lock_id;
 use crate::options::Once;
 
 fn handle(ids: &[&str], title: usize) -> LeaseHandle {

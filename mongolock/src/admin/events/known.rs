@@ -11,7 +11,7 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::event::{LockEvent, LockEventKind};
-use crate::protocol::{LockId, Ms, Name, Sight, Value};
+use crate::protocol::{Id, LockId, Ms, Name, Sight, Value};
 use crate::store::Change;
 use crate::{FencingToken, lock_id, permit_id};
 
@@ -231,13 +231,10 @@ impl KnownLocks {
 
 /// The kind of the event for a new claim with this id.
 fn kind(lock_id: &str) -> LockEventKind {
-    if lock_id::is_mark(lock_id) {
-        LockEventKind::Done
-    } else if lock_id::is_detached(lock_id) {
-        LockEventKind::Detached
-    } else if lock_id::is_resumed(lock_id) {
-        LockEventKind::Resumed
-    } else {
-        LockEventKind::Acquired
+    match Id::parse(lock_id) {
+        _ if lock_id::is_mark(lock_id) => LockEventKind::Done,
+        Some(id) if id.is_detached() => LockEventKind::Detached,
+        Some(id) if id.is_resumed() => LockEventKind::Resumed,
+        _ => LockEventKind::Acquired,
     }
 }
