@@ -263,12 +263,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Whether a single attempt waits.
-    pub(super) fn has_tries(&self, room: &Room) -> bool {
-        let is_try = |caller: &Key| self.callers[*caller].join.is_try;
-        self.asking > 0 && room.queue.iter().any(is_try)
-    }
-
     /// Whether the room asks without the pause, once, because a single attempt waits anywhere in the queue: it needs
     /// the reply to one command that was sent after it began.
     pub(super) fn asks_at_once(&self, room: &Room) -> bool {

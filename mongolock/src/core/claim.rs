@@ -136,10 +136,6 @@ pub(super) enum Postponed {
 }
 
 impl Claim {
-    pub(super) fn has_id(&self, id: &str) -> bool {
-        self.id.as_deref() == Some(id)
-    }
-
     pub(super) fn waits_in(&self, lane: Lane) -> bool {
         self.in_lane[lane as usize]
     }

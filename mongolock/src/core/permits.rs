@@ -93,7 +93,8 @@ impl<C: Clone> Core<C> {
             self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
         }
         // A single attempt needs a look, which shows whether all permits are held.
-        let has_tries = self.has_tries(&self.rooms[room_key]);
+        let is_try = |caller: &Key| self.callers[*caller].join.is_try;
+        let has_tries = self.asking > 0 && self.rooms[room_key].queue.iter().any(is_try);
         let room = &mut self.rooms[room_key];
         let is_reported = self.stream.reports_since(room.filter, room.asked);
         let is_known = room.permits.is_full() && (is_reported || room.permits.are_others_own());

@@ -257,7 +257,7 @@ impl<C: Clone> Core<C> {
     /// The claim of this core that has this id, whatever form the id has.
     pub(super) fn own(&self, room: &Room, id: &str) -> Option<Key> {
         let mut claims = room.claims.iter().copied();
-        claims.find(|key| self.claims[*key].has_id(id))
+        claims.find(|key| self.claims[*key].id.as_deref() == Some(id))
     }
 
     /// The same if it is not held: the lock comes back to this process. What is held without a turn, as a resumed lease is, does not.
