@@ -20,12 +20,18 @@ pub(super) fn margin(lasts: Ms) -> Span {
 }
 
 impl<C: Clone> Core<C> {
-    /// A command has ended, and this is what it says of one claim.
+    /// A command has ended: it is no longer in flight for this claim.
+    pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.landed(now, flight, fault);
+        }
+    }
+
+    /// What a command says of one claim.
     pub(super) fn replied(&mut self, now: Time, flight: &Flight, key: Key, reply: Result<&Reply, &Fault>) {
-        let Some(claim) = self.claims.get_mut(key) else {
+        let Some(claim) = self.claims.get(key) else {
             return;
         };
-        claim.landed(now, flight, reply.err());
         let room = claim.room;
         if let Ok(reply) = reply {
             self.rooms[room].replied = now;

@@ -12,7 +12,20 @@ use crate::protocol::{Reply, RowOrder};
 impl<C: Clone> Core<C> {
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {
         if let Some((flight, replies)) = self.replies_of(now, key, result) {
+            let is_missed = |core: &Self, key: Key, reply: &Reply| {
+                let own = core.claims.get(key).and_then(|own| own.own_sight(reply));
+                flight.order == RowOrder::StopAtMiss && own.is_none()
+            };
+            // What a set has missed is not under way any more when another part of it is given up.
             for (claim, reply) in flight.keys.iter().zip(&replies) {
+                if is_missed(self, *claim, reply) {
+                    self.lands(now, &flight, *claim, None);
+                }
+            }
+            for (claim, reply) in flight.keys.iter().zip(&replies) {
+                if !is_missed(self, *claim, reply) {
+                    self.lands(now, &flight, *claim, None);
+                }
                 self.replied(now, &flight, *claim, Ok(reply));
             }
         }
@@ -81,7 +94,10 @@ impl<C: Clone> Core<C> {
             for key in &flight.keys {
                 match lane {
                     Lane::Looks => self.look_failed(now, *key, &fault),
-                    _ => self.replied(now, flight, *key, Err(&fault)),
+                    _ => {
+                        self.lands(now, flight, *key, Some(&fault));
+                        self.replied(now, flight, *key, Err(&fault));
+                    }
                 }
             }
         }

@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 115),
     ("commit", 257),
     ("context", 214),
-    ("core", 3473),
+    ("core", 3492),
     ("detach", 181),
     ("engine", 1682),
     ("error", 988),
