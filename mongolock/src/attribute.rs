@@ -272,6 +272,6 @@ impl Call {
     fn acquire_kind<K: LockKind>(self, kind: K, on_busy: OnBusy) -> Acquiring {
         let options = self.options;
         let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
-        Acquiring::new(async move { lock?.hold(on_busy).await })
+        Box::pin(async move { lock?.hold(on_busy).await })
     }
 }

@@ -7,7 +7,7 @@ mod several;
 
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{self, Acquiring, RunningHold};
+use crate::output;
+use crate::run::{Acquired, Acquiring, Body, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{LockError, LockOutput};
 
@@ -55,7 +56,7 @@ pub use several::{LockSet, Several};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 #[must_use = "nothing is held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases it at once"]
 pub struct Lock<K> {
     engine: Arc<Engine>,
@@ -75,10 +76,7 @@ pub trait LockKind: Kind {
 }
 
 /// The parts in which the kinds differ.
-pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
-    /// The name of the type that users write.
-    const NAME: &'static str;
-
+pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + Unpin + Sized + 'static {
     /// The names of the locks.
     fn names(&self) -> &[RenderedName];
 
@@ -243,19 +241,26 @@ impl<K: LockKind> Lock<K> {
         B::Output: LockOutput,
     {
         let lock = self.clone();
-        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait).await });
-        run::run(acquiring, body)
+        let acquiring: Acquiring = Box::pin(async move { lock.hold(OnBusy::Wait).await });
+        async move {
+            let acquired = match acquiring.await {
+                Ok(acquired) => acquired,
+                Err(error) => return LockOutput::from_lock_error(error),
+            };
+            let body = pin!(Body::new(body(acquired.context())));
+            acquired.run(body, output::output()).await
+        }
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
     /// another inner call runs under it, and the options of this call do not apply to it.
-    pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<RunningHold, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<Acquired, LockError> {
         let on_lost = self.options.on_lost;
         self.check()?;
         let Some(parts) = Parts::of(&self.engine, &self.kind) else {
             let own = self.begin(on_busy)?.await?;
             let context = LockContext::of(own.lease());
-            return Ok(RunningHold::new(context, Some(own), None, on_lost));
+            return Ok(Acquired::new(RunningHold::new(context, Some(own), None, on_lost)));
         };
         let turns = parts.turns(on_busy).await?;
         let mut own = None;
@@ -269,7 +274,8 @@ impl<K: LockKind> Lock<K> {
             parts.ensure_held()?;
         }
         let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
-        Ok(RunningHold::new(context, own, Some(turns), on_lost))
+        let hold = RunningHold::new(context, own, Some(turns), on_lost);
+        Ok(Acquired::new(hold))
     }
 
     /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
@@ -328,16 +334,6 @@ impl<K: LockKind> IntoFuture for Lock<K> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.acquire())
-    }
-}
-
-impl<K: LockKind> fmt::Debug for Lock<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.kind.names().iter().map(|name| &name.text).collect();
-        f.debug_struct(K::NAME)
-            .field("names", &names)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
     }
 }
 

@@ -64,8 +64,6 @@ impl LockKind for One {
 }
 
 impl Kind for One {
-    const NAME: &'static str = "DistributedLock";
-
     fn names(&self) -> &[RenderedName] {
         slice::from_ref(&self.name)
     }

@@ -68,8 +68,6 @@ impl LockKind for Permits {
 }
 
 impl Kind for Permits {
-    const NAME: &'static str = "Semaphore";
-
     fn names(&self) -> &[RenderedName] {
         slice::from_ref(&self.name)
     }

@@ -62,8 +62,6 @@ impl LockKind for Several {
 }
 
 impl Kind for Several {
-    const NAME: &'static str = "LockSet";
-
     fn names(&self) -> &[RenderedName] {
         &self.names
     }

@@ -28,31 +28,16 @@ pub(super) trait LockedCall: Send + Sync {
 // layouts for nested calls end there.
 
 /// The future of the lock of a call.
-#[must_use = "futures do nothing unless polled"]
-pub struct Acquiring(Step<RunningHold>);
+pub type Acquiring = Step<Acquired>;
 
 /// The lock of a call: one that it has acquired itself, or that of the enclosing call.
 pub struct Acquired(pub(super) Box<dyn LockedCall>);
 
-impl Acquiring {
-    /// A call that gets its lock by this future.
-    pub(crate) fn new(
-        acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Box::pin(acquiring))
-    }
-}
-
-impl Future for Acquiring {
-    type Output = Result<Acquired, LockError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let acquired = ready!(self.0.as_mut().poll(cx));
-        Poll::Ready(acquired.map(|hold| Acquired(Box::new(Stage::Running(hold)))))
-    }
-}
-
 impl Acquired {
+    pub(crate) fn new(hold: RunningHold) -> Self {
+        Self(Box::new(Stage::Running(hold)))
+    }
+
     /// The context of the lock.
     pub fn context(&self) -> LockContext {
         self.0.context()
