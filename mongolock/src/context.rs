@@ -290,7 +290,7 @@ impl LockContext {
 impl LockContext {
     /// The context of a call that has acquired all of its locks itself.
     pub(crate) fn of(lease: &Arc<Lease>) -> Self {
-        Self::new(Few::one(Arc::clone(lease)), View::of(lease))
+        Self::new(Few::One([Arc::clone(lease)]), View::of(lease))
     }
 
     /// The context of a call that depends on these leases, at least one.

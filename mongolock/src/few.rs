@@ -9,17 +9,11 @@ pub(crate) enum Few<T> {
     Several(Box<[T]>),
 }
 
-impl<T> Few<T> {
-    pub(crate) fn one(value: T) -> Self {
-        Self::One([value])
-    }
-}
-
 impl<T> FromIterator<T> for Few<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut values = values.into_iter();
         match (values.next(), values.next()) {
-            (Some(one), None) => Self::one(one),
+            (Some(one), None) => Self::One([one]),
             (first, second) => Self::Several(first.into_iter().chain(second).chain(values).collect()),
         }
     }

@@ -27,7 +27,11 @@ async fn a_long_chain_does_not_overflow_the_stack() {
     let chain = || {
         let links = std::iter::repeat_n(guard.lease(), 300_000);
         links.fold(guard.context(), |outer, lease| {
-            LockContext::within(Some(outer.clone()), Few::one(Arc::clone(lease)), View::of(lease))
+            LockContext::within(
+                Some(outer.clone()),
+                Few::One([Arc::clone(lease)]),
+                View::of(lease),
+            )
         })
     };
     drop(chain());

@@ -31,7 +31,7 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
     Box::pin(async move {
         let name: Arc<str> = Arc::from("a");
         let about = About {
-            names: Few::one(Arc::clone(&name)),
+            names: Few::One([Arc::clone(&name)]),
             title: 0,
             template: None,
             options,

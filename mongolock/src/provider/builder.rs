@@ -246,26 +246,22 @@ impl LockProviderBuilder {
 
     /// Returns an error for the first option that is out of its bounds.
     pub(super) fn check(&self) -> Result<(), LockError> {
-        let Config {
-            options,
-            retry_interval,
-            retention,
-            ..
-        } = &self.config;
+        let (options, retention) = (&self.config.options, self.config.retention);
+        let retry_interval = &self.config.retry_interval;
         options.check()?;
         let (min, max) = (*retry_interval.start(), *retry_interval.end());
         let is_range = MIN_RETRY_INTERVAL <= min && min <= max && max <= MAX_RETRY_INTERVAL;
         let bound = "it must be 1 ms to 1 h, the shorter pause first";
         ensure(is_range, "retry_interval", retry_interval, bound)?;
         let is_whole = retention.subsec_nanos() == 0;
-        let is_kept = is_whole && (Duration::from_secs(1)..=MAX_RETENTION).contains(retention);
+        let is_kept = is_whole && (Duration::from_secs(1)..=MAX_RETENTION).contains(&retention);
         let bound = "it must be whole seconds, 1 s to 68 years";
         ensure(is_kept, "retention", retention, bound)?;
         let margin = options.takeover_margin;
         whole("takeover_margin", margin, Duration::ZERO..=WEEK)?;
         // MongoDB removes the document after the retention, and without a document the lock is free.
         let bound = format_args!("it must be at most `retention` ({retention:?})");
-        ensure(margin <= *retention, "takeover_margin", margin, bound)?;
+        ensure(margin <= retention, "takeover_margin", margin, bound)?;
         self.owner.as_deref().map_or(Ok(()), check_owner)?;
         // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
         // here, because with a collection that cannot exist every acquisition would fail.

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Runs a row, and returns the token that the document has then.
 fn run(store: &MemoryStore, name: &str, when: When, then: Then) -> i64 {
     let name = Arc::from(name);
-    let replies = store.run(&Few::one(Row { name, when, then }), RowOrder::Each);
+    let replies = store.run(&Few::One([Row { name, when, then }]), RowOrder::Each);
     let reply = &replies[0];
     assert_eq!(reply.is_applied, Some(true), "{replies:?}");
     reply.sight.as_ref().unwrap().document.token.long().unwrap()
