@@ -107,6 +107,8 @@ MUTANTS = [
      "() if stop > now => self.push(key, Lane::Ends),", "() if stop > now => {}", "lock, lock: lost"),
     ("a resumption that is given up is released", "sending.rs",
      "(End::Release(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),", "(End::Release(_), Some(_)) => (When::is(id), Then::End { min_hold: 0, unused: 0 }),", "detach"),
+    ("a lease that was resumed and not taken is released", "leases.rs",
+     "self.claims[*part].resumes = Some(handle);", "let _ = (part, handle);", "detach, resume: cancel"),
     ("a resumption that is given up is forgotten", "leases.rs",
      "                self.give_up(now, key);\n", "", "detach"),
     ("a renewal before the end of a commit decides it", "commits.rs",

@@ -40,6 +40,7 @@ impl<C: Clone> Core<C> {
             room: None,
             later: Vec::new(),
             won: Vec::new(),
+            resumed: Vec::new(),
             after: 0,
             period: None,
             has_waited: false,

@@ -95,7 +95,7 @@ pub(crate) enum Event<C> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
     Release,
-    /// The caller was dropped before it took the hold, so there is no minimum hold.
+    /// The caller was dropped before it took the hold, so there is no minimum hold, and leases that it has resumed are given back.
     Untaken,
     /// The work has succeeded and is marked as done for a time.
     Done,

@@ -18,7 +18,12 @@ impl<C: Clone> Core<C> {
         };
         match how {
             Ending::Done | Ending::Detach(..) => return self.rename(now, key, how, awaited),
-            Ending::Untaken => caller.join.rules.min_hold = 0,
+            Ending::Untaken => {
+                caller.join.rules.min_hold = 0;
+                for (part, handle) in caller.won.iter().zip(std::mem::take(&mut caller.resumed)) {
+                    self.claims[*part].resumes = Some(handle);
+                }
+            }
             Ending::Release => {}
         }
         self.end_all(now, key, awaited);

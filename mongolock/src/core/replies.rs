@@ -92,12 +92,11 @@ impl<C: Clone> Core<C> {
             self.send_again(now, flight, &fault, is_rejected);
         } else {
             for key in &flight.keys {
-                match lane {
-                    Lane::Looks => self.look_failed(now, *key, &fault),
-                    _ => {
-                        self.lands(now, flight, *key, Some(&fault));
-                        self.replied(now, flight, *key, Err(&fault));
-                    }
+                if lane == Lane::Looks {
+                    self.look_failed(now, *key, &fault);
+                } else {
+                    self.lands(now, flight, *key, Some(&fault));
+                    self.replied(now, flight, *key, Err(&fault));
                 }
             }
         }

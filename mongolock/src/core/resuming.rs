@@ -47,9 +47,8 @@ impl<C: Clone> Core<C> {
         }
         let parts = &self.callers[caller].won;
         if parts.iter().all(|part| self.claims[*part].is_held()) {
-            for part in parts {
-                self.claims[*part].resumes = None;
-            }
+            let handles = parts.iter().filter_map(|part| self.claims[*part].resumes.take());
+            self.callers[caller].resumed = handles.collect();
             self.grant(now, caller);
         }
     }

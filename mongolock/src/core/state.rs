@@ -14,7 +14,7 @@ use super::places::Places;
 use super::slab::{Key, Slab};
 use super::stream::Stream;
 use super::time::{Span, Time};
-use crate::protocol::{Ms, Name};
+use crate::protocol::{LockId, Ms, Name};
 
 /// The configuration that a provider gives to its core.
 #[derive(Debug, Clone)]
@@ -105,6 +105,8 @@ pub(super) struct Caller<C> {
     pub(super) later: Vec<Key>,
     /// Its claims, of the first names; those that resume its leases from the beginning.
     pub(super) won: Vec<Key>,
+    /// The handles of the leases that it has resumed, and how long the leases last if it does not take its hold.
+    pub(super) resumed: Vec<(LockId, Ms)>,
     /// The number of commands that were sent before it began to wait in these rooms: no reply to one of them ends its call.
     pub(super) after: u64,
     pub(super) period: Option<Period>,

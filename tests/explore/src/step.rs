@@ -147,7 +147,11 @@ impl World<'_> {
                     }
                 }
                 State::Holds(holds) => {
-                    let ends = self.setup.caller(number, caller).ends;
+                    let options = self.setup.caller(number, caller);
+                    if self.left.cancelled > 0 && options.wants == Wants::Lease {
+                        steps.push(Step::Leave(number, caller));
+                    }
+                    let ends = options.ends;
                     let ends = if holds.has_committed {
                         &[Finish::Release]
                     } else {

@@ -303,19 +303,26 @@ impl<'a> World<'a> {
         std::mem::replace(&mut self.process(number).callers[caller], gone)
     }
 
-    /// The future of a caller is dropped that waits, or whose transaction is under way.
+    /// The future of a caller is dropped that waits, whose transaction is under way, or that has resumed a lease and not taken it.
     pub(crate) fn leave(&mut self, number: usize, caller: usize) {
         // It is gone when its core says what follows. What was due before fails its call.
         self.is_leaving = true;
+        let has_transaction = self.has_transaction(number, caller);
         match self.goes(number, caller) {
             State::Waits(Waits {
                 waiter: Some(waiter), ..
             }) => {
                 self.feed(number, Event::Leave(waiter));
             }
-            State::Holds(holds) => {
+            State::Holds(holds) if has_transaction => {
                 self.drop_transaction(number, caller, holds.hold);
                 self.feed(number, Event::End(holds.hold, Ending::Release, None));
+            }
+            State::Holds(holds) => {
+                if let Some(handle) = &mut self.handle {
+                    handle.is_taken = false;
+                }
+                self.feed(number, Event::End(holds.hold, Ending::Untaken, None));
             }
             _ => {}
         }
