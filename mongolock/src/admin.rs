@@ -265,26 +265,20 @@ impl LockAdmin {
 
     /// Checks the TTL index that removes the documents of unused locks, and creates it if it is missing.
     ///
-    /// Each provider makes the same check in the background after its first acquisition:
+    /// Each provider makes the same check in the background at its first acquisition, once an hour, and after a change stream has
+    /// reported that the collection was dropped or renamed:
     ///
     /// 1. It lists the indexes of the collection, which no transaction can block. If the index exists, or another index
     ///    prevents its creation, the result is known, and nothing else is sent. An index that is still being built
     ///    counts as existing.
-    /// 2. If no lock has a document, it creates the index immediately.
-    /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
-    ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
-    ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
-    ///    the build delays it further. After a failed build no process builds for 10 minutes, and each provider repeats
-    ///    its check after an hour. If the build has failed, this call returns [`IndexState::Failed`] with the command for
-    ///    `mongosh` that creates the index.
+    /// 2. Otherwise it creates the index. On a collection with documents, an index build waits for all open transactions on
+    ///    the collection, and later commands of all processes wait for the build. So the server ends the build after 1 s, and
+    ///    acquisitions are delayed by 1 s at most, unless a transaction that begins during the build delays it further. If the
+    ///    build has failed, this call returns [`IndexState::Failed`] with the command for `mongosh` that creates the index.
     ///
     /// If transactions on the lock collection are long, or a build would take more than 1 s, create the index by hand
     /// at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without the
-    /// privilege to list indexes builds without the internal lock; see [rights](crate::guide::production#rights).
-    ///
-    /// The internal lock is one more document in the collection, with an `_id` that no user's lock can have
-    /// (`"mongolock\u{1f}ttl-index"`). It is removed like the document of any unused lock, and [`list`](Self::list)
-    /// leaves it out.
+    /// privilege to list indexes sends the build in any case; see [rights](crate::guide::production#rights).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -139,7 +139,7 @@ impl LockProvider {
             last_renewal: engine.last_renewal(),
             smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
             wake_up: wake_up(engine),
-            index: engine.index_task.state(),
+            index: engine.store.index_state(),
             held: leases.iter().map(|lease| lease.keys().len()).sum(),
             waiting: engine.waiting.load(Relaxed),
             is_shut_down: engine.refuses(false),

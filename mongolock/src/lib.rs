@@ -103,7 +103,6 @@ pub mod guide;
 mod handle;
 mod health;
 mod home;
-mod index_task;
 mod leader;
 mod lock;
 mod lock_id;

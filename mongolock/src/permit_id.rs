@@ -30,11 +30,6 @@ pub(crate) fn end_of_ids(semaphore: &str) -> String {
     format!("{semaphore}{AFTER_SEPARATOR}")
 }
 
-/// Whether it is the `_id` of a user's lock or permit, and not one of the library's own documents.
-pub(crate) fn is_of_user(id: &str) -> bool {
-    !id.contains(SEPARATOR) || parts(id).is_some()
-}
-
 /// The semaphore and the number of the permit that has this `_id`; `None` for any other lock.
 pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     let (semaphore, digits) = id.rsplit_once(SEPARATOR)?;
@@ -81,15 +76,8 @@ mod tests {
 
     #[test]
     fn other_locks_are_no_permits() {
-        for other in [
-            "export",
-            "export\u{1f}",
-            "export\u{1f}01",
-            "export\u{1f}+1",
-            "mongolock\u{1f}ttl-index",
-        ] {
+        for other in ["export", "export\u{1f}", "export\u{1f}01", "export\u{1f}+1"] {
             assert_eq!(parts(other), None, "{other:?}");
-            assert_eq!(is_of_user(other), other == "export", "{other:?}");
             assert_eq!(awaited(other), other);
         }
     }

@@ -115,15 +115,9 @@ pub(crate) const HISTORY_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// command of every process waits behind it.
 pub(crate) const INDEX_BUILD_LIMIT: Duration = Duration::from_secs(1);
 
-/// The pause of all processes after a failed build: frequent builds would delay commands repeatedly.
-pub(crate) const INDEX_BUILD_PAUSE: Duration = Duration::from_secs(10 * 60);
-
-/// The time until the next check after one that has ended with an error: an unreachable server or a missing right may
-/// be temporary.
-pub(crate) const INDEX_RETRY: Duration = Duration::from_secs(60);
-
-/// The time until the next check of an index, varied by a fifth: an operator may drop the index, or rename or drop its
-/// collection while no stream reports that. Documents of unused locks stay for a day or longer anyway.
+/// The time until the next check of the index, varied by a fifth: an operator may drop the index, or rename or drop its
+/// collection while no stream reports that. After a failed check or build it is the same: documents of unused locks stay
+/// for a day or longer anyway, and frequent builds would delay commands repeatedly.
 pub(crate) const INDEX_RECHECK: Duration = Duration::from_secs(60 * 60);
 
 /// The pause after a stream has reported that the collection was dropped or renamed: a drop of the database takes

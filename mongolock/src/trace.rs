@@ -180,22 +180,11 @@ pub(crate) fn wake_up_failed(error: &LockError) {
     );
 }
 
-/// The collection of the locks has a collation.
-pub(crate) fn collation(locale: &str) {
-    event!(
-        warn: "mongolock.index", "the collection has a collation, different names may be one lock",
-        locale = locale,
-    );
-}
-
 pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
     if is_ready {
         event!(debug: "mongolock.index", "TTL index ready", state = ?state);
     } else {
-        event!(
-            warn: "mongolock.index", "no TTL index, documents of unused locks are not removed",
-            state = ?state,
-        );
+        event!(warn: "mongolock.index", "the TTL index or the collection needs attention", state = ?state);
     }
 }
 

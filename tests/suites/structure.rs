@@ -32,7 +32,7 @@ use crate::module_tree::ModuleTree;
 const RUNTIME_LAYERS: [&str; 7] = [
     "lib attribute leader provider blocking lock guard context commit detach health admin run fence guide readme",
     "engine",
-    "index_task probe home",
+    "probe home",
     "store",
     "error duration token handle output name permit_id one_line opaque options timing backoff few sync task meter trace",
     "lock_id core",

@@ -67,7 +67,7 @@ impl AcquireCall {
             return Err(LockError::shut_down(self.lease.name()));
         }
         engine.store.check()?;
-        engine.index_task.ensure_running();
+        engine.keep_index();
         engine.lend_runtime();
         let limit = options.wait_limit();
         let is_try = about.on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);

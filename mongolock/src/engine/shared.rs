@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -16,12 +17,12 @@ use super::reports::EngineReport;
 use super::state::{Decider, Engine, Event, Lease, System};
 use crate::core::{self, Conf, Core, Effect, Key, Luck, MS, Notice, Places, Time};
 use crate::home::Home;
-use crate::index_task::IndexTask;
 use crate::meter::Meter;
 use crate::options::Config;
 use crate::probe::Probe;
 use crate::store::{Store, has_ended, millis};
 use crate::sync::lock;
+use crate::task;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
 
 /// The greatest number of names for which a provider remembers that a warning was reported once.
@@ -85,7 +86,6 @@ impl Engine {
                 warned: HashSet::new(),
                 renewed: None,
             }),
-            index_task: IndexTask::new(Arc::clone(&store), config.retention),
             probe: Probe::new(Arc::clone(&store)),
             store,
             config,
@@ -103,6 +103,7 @@ impl Engine {
             armed: AtomicI64::new(i64::MAX),
             rearmed: Arc::new(Notify::new()),
             timer: Mutex::default(),
+            index_task: Mutex::default(),
             commands: Mutex::default(),
             idle: Notify::new(),
             refusals: Mutex::default(),
@@ -240,8 +241,9 @@ impl Engine {
                 self.wait(Duration::from_secs(1), self.until_idle()).await;
             }
         }
-        self.wait(INDEX_BUILD_LIMIT, self.index_task.until_checked())
-            .await;
+        if lock(&self.index_task).is_some() {
+            self.wait(INDEX_BUILD_LIMIT, self.store.index_checked()).await;
+        }
         drop(stopping);
         self.store.close().await;
     }
@@ -268,6 +270,22 @@ impl Engine {
             idle.await;
         }
     }
+
+    /// A call begins: the TTL index is kept from now on, if there can be one.
+    pub(super) fn keep_index(&self) {
+        let index_task = &mut *lock(&self.index_task);
+        if self.store.is_on_server() && index_task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let (store, retention) = (Arc::clone(&self.store), self.config.retention);
+            // It reports events: a subscriber that sleeps must not stop the thread of the provider.
+            *index_task = Some(task::spawn(async move { store.keep_index(retention).await }));
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(task) = &*lock(&self.index_task) {
+            task.abort();
+        }
+    }
 }
 
 /// Ends the leases and the tasks of a provider if its shutdown is dropped before it is complete.
@@ -276,7 +294,7 @@ struct Stopping<'a>(&'a Arc<Engine>);
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         self.0.apply(Event::Shutdown { is_closed: true });
-        self.0.index_task.stop();
+        self.0.stop();
     }
 }
 
@@ -285,7 +303,7 @@ impl Drop for Engine {
         if self.is_forked() {
             return;
         }
-        self.index_task.stop();
+        self.stop();
         self.rearmed.notify_one();
     }
 }

@@ -16,7 +16,6 @@ use super::clock::Clock;
 use crate::core::{self, CallFailure, Core, Effect, EndResult, Time};
 use crate::few::Few;
 use crate::home::Home;
-use crate::index_task::IndexTask;
 use crate::meter::{LockMeter, Meter};
 use crate::options::{Config, OnBusy, Options};
 use crate::probe::Probe;
@@ -29,7 +28,6 @@ use crate::{FencingToken, LossReason};
 pub(crate) struct Engine {
     pub(super) core: Mutex<Decider>,
     pub(crate) store: Arc<Store>,
-    pub(crate) index_task: IndexTask,
     pub(crate) probe: Probe,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
@@ -49,6 +47,8 @@ pub(crate) struct Engine {
     pub(super) armed: AtomicI64,
     pub(super) rearmed: Arc<Notify>,
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
+    /// The task that keeps the TTL index. It ends with its runtime, and a later call starts it again.
+    pub(super) index_task: Mutex<Option<JoinHandle<()>>>,
     pub(super) commands: Mutex<Commands>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,

@@ -41,14 +41,15 @@ pub(crate) enum IdKind {
 }
 
 impl Id {
-    /// The id of a new claim. Its random bytes come from the operating system, because a copied process must not repeat
-    /// an earlier id.
+    /// The id of a new claim, for tests.
+    #[cfg(test)]
     pub(crate) fn new(mark: [u8; 6], kind: IdKind, time_slot: u8) -> Self {
         let random = Uuid::new_v4().as_u64_pair().1;
         Self::drawn(mark, kind, time_slot, random)
     }
 
-    /// The id with the lower 56 of these random bits.
+    /// The id of a new claim with the lower 56 of these random bits. They come from the operating system, because a copied process
+    /// must not repeat an earlier id.
     pub(crate) fn drawn(mark: [u8; 6], kind: IdKind, time_slot: u8, random: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&mark);

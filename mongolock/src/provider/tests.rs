@@ -11,7 +11,7 @@ fn a_provider_is_made_without_a_runtime() {
 async fn a_dropped_shutdown_is_one() {
     let provider = LockProvider::in_memory();
     let guard = provider.lock("held").await.unwrap();
-    let mut shutdown = Box::pin(provider.shutdown());
+    let mut shutdown = Box::pin(provider.shutdown_after(Duration::from_secs(1)));
     assert!(is_pending(shutdown.as_mut()).await);
     drop(shutdown);
     assert!(guard.is_lost());

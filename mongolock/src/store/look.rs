@@ -6,7 +6,6 @@ use mongodb::bson::{Document, doc};
 
 use super::info::info;
 use super::mongo::encoder::by_server;
-use super::ttl_index::BUILD_LOCK;
 use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
 use crate::protocol::{Ms, Name, Sight};
 use crate::{LockFilter, LockState, permit_id};
@@ -44,7 +43,7 @@ impl Looked {
             Self::Taken(filter) => {
                 let mut taken = of_names(filter, "_id");
                 taken.push(doc! {
-                    "_id": { "$type": "string", "$ne": BUILD_LOCK },
+                    "_id": { "$type": "string" },
                     "lockId": { "$ne": "", "$not": begins_with(KEPT_PREFIX) },
                 });
                 doc! { "$and": taken }
@@ -71,10 +70,9 @@ impl Looked {
     }
 }
 
-/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
-/// out the internal lock of the index build, which is not a user's lock.
+/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit.
 fn conditions(filter: &LockFilter) -> Document {
-    let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
+    let mut conditions = vec![doc! { "_id": { "$type": "string" } }];
     conditions.extend(of_names(filter, "_id"));
     if let Some(owner) = &filter.owner {
         conditions.push(doc! { "lockId": of_owner(MARK_PREFIX, owner) });

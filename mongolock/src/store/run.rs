@@ -83,6 +83,13 @@ impl Store {
         task::within(limit, running).await
     }
 
+    /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal. The store notes the outcome.
+    pub(crate) async fn ask_again(&self) {
+        if let Some(store) = self.mongo().filter(|_| self.shown().refusal.is_some()) {
+            store.ask_for_rights().await;
+        }
+    }
+
     /// Reads the documents of these locks with one query.
     pub(crate) async fn sights(
         &self,

@@ -1,32 +1,25 @@
 //! The TTL index on the collection of the locks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::look::Looked;
 use super::mongo::{MongoStore, millis};
 use super::{IndexState, Store};
+use crate::backoff::spread;
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::meter::CommandKind;
-use crate::protocol::{Id, IdKind, LockId, Row, RowOrder, Then, When};
-use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
-use crate::{LockError, LockFilter};
+use crate::timing::{COMMAND_LIMIT, INDEX_AFTER_END, INDEX_BUILD_LIMIT, INDEX_RECHECK};
+use crate::{LockError, trace};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
 const INDEX_NAME: &str = "expiresAt_ttl";
 
-/// The `_id` of the internal lock whose holder may build the index on a filled collection. No user's lock can have this
-/// name, because names with a control character are refused.
-pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
-
 impl Store {
-    /// The state of the TTL index, which is created first if it is missing and `creates` is true. It sends several
-    /// commands, none of which can delay those of others by more than a second. One check runs at a time: behind an
-    /// index build that does not end each of them would keep a connection of the pool.
+    /// The state of the TTL index, which is created first if it is missing and `creates` is true. One check runs at a time:
+    /// behind an index build that does not end each of them would keep a connection of the pool.
     pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
         let Some(store) = self.mongo() else {
             return Ok(IndexState::Ready);
@@ -36,9 +29,7 @@ impl Store {
         let collection = store.collection_state().await;
         let state = match listed {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
-            Ok(IndexState::Missing | IndexState::NoCollection) if creates => {
-                store.build_alone(retention).await?
-            }
+            Ok(IndexState::Missing | IndexState::NoCollection) if creates => store.build(retention).await?,
             // Who may not list the indexes finds out in this way.
             Err(error) if creates && error.meaning() == Meaning::Right => store.build(retention).await?,
             listed => listed?,
@@ -47,86 +38,73 @@ impl Store {
         Ok(collection.filter(|_| exists_or_may).unwrap_or(state))
     }
 
-    /// The state of the index at its last check; `None` before that, and since a stream has told that the collection was dropped or
-    /// renamed.
-    pub(crate) fn index_watch(&self) -> watch::Sender<Option<IndexState>> {
-        let mongo = self.mongo();
-        mongo.map_or_else(watch::Sender::default, |store| store.index.clone())
+    /// Checks the index again and again: once an hour, and when a stream has told that the collection was dropped or renamed.
+    pub(crate) async fn keep_index(&self, retention: Duration) {
+        if let Some(store) = self.mongo() {
+            check_again(|| self.index(retention, true), &store.index).await;
+        }
     }
 
-    /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal, by a claim that ends at
-    /// once. The store notes the outcome, and it does not matter whether another process holds the lock.
-    pub(crate) async fn ask_again(&self) {
-        if self.shown().refusal.is_some() {
-            let (_, claim) = internal_claim(Duration::ZERO);
-            let _ = self.change(&[claim], RowOrder::Each, COMMAND_LIMIT).await;
+    /// The state of the index at its last check; `None` before that, and if the collection was dropped or renamed since then.
+    pub(crate) fn index_state(&self) -> Option<IndexState> {
+        self.mongo()
+            .map_or(Some(IndexState::Ready), |store| store.index.borrow().clone())
+    }
+
+    /// Waits until the index is checked, for a process that ends soon after its start.
+    pub(crate) async fn index_checked(&self) {
+        if let Some(store) = self.mongo() {
+            // The sender lives as long as this.
+            let _ = store.index.subscribe().wait_for(Option::is_some).await;
         }
     }
 }
 
-impl MongoStore {
-    /// Builds the index. On a filled collection only one process at a time builds; an empty collection has no lock that
-    /// a build could delay. After a failed build the internal lock is left to expire, so that no process builds again
-    /// soon.
-    async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
-        let every = Looked::Filter(LockFilter::new());
-        let locks = self
-            .find(CommandKind::Index, &every, None, 1, COMMAND_LIMIT)
-            .await?;
-        if locks.is_empty() {
-            return self.build(retention).await;
+/// Checks the index repeatedly, and reports each new state once, so that a missing index does not fill the log.
+async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
+    check: impl Fn() -> F,
+    state: &watch::Sender<Option<IndexState>>,
+) {
+    loop {
+        let mut ended = state.subscribe();
+        let found = check().await.unwrap_or_else(|error| IndexState::unknown(&error));
+        let is_new = state.send_if_modified(|state| {
+            // What was found before the end of the collection counts no more.
+            let has_ended = ended.has_changed().unwrap_or(true);
+            !has_ended && state.replace(found.clone()).as_ref() != Some(&found)
+        });
+        if is_new {
+            trace::index(found == IndexState::Ready, &found);
         }
-        let run = async |row| {
-            let ran = self
-                .run(CommandKind::Index, &[row], RowOrder::Each, COMMAND_LIMIT)
-                .await;
-            Ok::<_, LockError>(ran.flatten()?[0].is_applied == Some(true))
-        };
-        let (id, claim) = internal_claim(INDEX_BUILD_PAUSE);
-        if !run(claim).await? {
-            sleep(INDEX_BUILD_LIMIT).await;
-            return Ok(self.built(retention).await);
-        }
-        let state = self.build(retention).await?;
-        if state == IndexState::Ready {
-            let (min_hold, unused) = (0, 0);
-            // A failed release is harmless: the lease expires, and the index need not be built again.
-            let _ = run(internal(When::is(&id), Then::End { min_hold, unused })).await;
-        }
-        Ok(state)
+        // The sender lives as long as this.
+        let _ = timeout(spread(INDEX_RECHECK), ended.wait_for(Option::is_none)).await;
+        sleep(INDEX_AFTER_END).await;
     }
+}
 
-    /// Builds the index. The server ends the build after a second, because commands on the collection wait for it.
+impl MongoStore {
+    /// Builds the index. The server ends the build after a second: it waits for all open transactions on a collection with
+    /// documents, and later commands of all processes wait for it.
     async fn build(&self, retention: Duration) -> Result<IndexState, LockError> {
-        let seconds = millis(retention) / 1000;
+        let (name, seconds) = (self.locks.name(), millis(retention) / 1000);
         let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
-        let mut command = doc! { "createIndexes": self.locks.name(), "indexes": [index] };
         // By default a build waits for every voting member, even while one is down. A standalone server refuses the
         // option.
-        command.insert("commitQuorum", "majority");
+        let mut command = doc! { "createIndexes": name, "indexes": [index], "commitQuorum": "majority" };
         let send = |command| self.write(CommandKind::Index, command, INDEX_BUILD_LIMIT, false);
         let mut built = send(command.clone()).await;
         if matches!(&built, Err(error) if error.meaning() == Meaning::Unsupported) {
             command.remove("commitQuorum");
             built = send(command).await;
         }
-        match built {
-            Err(LockError::Mongo(error)) if is_max_time_expired(&error) => Ok(self.built(retention).await),
-            built => built.map(|_| IndexState::Ready),
+        if !matches!(&built, Err(LockError::Mongo(error)) if is_max_time_expired(error)) {
+            return built.map(|_| IndexState::Ready);
         }
-    }
-
-    /// The state after a build that was aborted at its time limit, with the same text in all processes.
-    async fn built(&self, retention: Duration) -> IndexState {
-        if let Ok(IndexState::Ready) = self.listed(retention).await {
-            return IndexState::Ready;
-        }
-        let (name, seconds) = (self.locks.name(), retention.as_secs());
         let reason = format!(
             "the TTL index was not built within 1 s: a transaction on the collection is open, or the collection is large; in mongosh: \
              db.getCollection({name:?}).createIndex({{ expiresAt: 1 }}, {{ name: {INDEX_NAME:?}, expireAfterSeconds: {seconds} }})"
         );
-        IndexState::Failed { reason }
+        Ok(IndexState::Failed { reason })
     }
 
     /// The state of the index by the list of indexes: `listIndexes` does not wait for open transactions, unlike
@@ -162,23 +140,6 @@ impl MongoStore {
     }
 }
 
-/// The claim of the internal lock for this time, and its id.
-fn internal_claim(expiry: Duration) -> (LockId, Row) {
-    let id = Id::new([0; 6], IdKind::Single, 0).text("mongolock-ttl-index");
-    let claim = Then::Claim {
-        id: Arc::clone(&id),
-        expiry: millis(expiry),
-        tokens: 1,
-    };
-    (id, internal(When::Free { margin: 0 }, claim))
-}
-
-/// A row of the internal lock.
-fn internal(when: When, then: Then) -> Row {
-    let name = Arc::from(BUILD_LOCK);
-    Row { name, when, then }
-}
-
 /// The state that this index of the collection proves by itself.
 fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<IndexState> {
     let name = index.get_str("name").ok()?;
@@ -204,9 +165,90 @@ fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+
+    use tokio::time::{Instant, sleep_until};
+
     use super::*;
+    use crate::sync::lock;
 
     const DAY: Duration = Duration::from_secs(86_400);
+
+    /// What a check finds, and the seconds that it takes.
+    type Plan = [(u64, Result<IndexState, LockError>)];
+
+    /// The seconds at which checks begin, up to the end of the plan. The collection is dropped at these seconds.
+    async fn checks(plan: &Plan, drops: &[u64]) -> Vec<u64> {
+        let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
+        let state = watch::Sender::new(None);
+        let check = async || {
+            let begun = lock(&checks).len();
+            let Some((takes, found)) = plan.get(begun) else {
+                return pending().await;
+            };
+            lock(&checks).push(start.elapsed().as_secs());
+            sleep(Duration::from_secs(*takes)).await;
+            found.clone()
+        };
+        let dropping = async {
+            for second in drops {
+                sleep_until(start + Duration::from_secs(*second)).await;
+                state.send_replace(None);
+            }
+            pending::<()>().await;
+        };
+        let _ = timeout(DAY, async { tokio::join!(check_again(check, &state), dropping) }).await;
+        checks.into_inner().unwrap()
+    }
+
+    /// Also after an error, and after a build that reached its time limit: the report has the command that creates the index.
+    #[tokio::test(start_paused = true)]
+    async fn the_index_is_checked_once_an_hour() {
+        let (locale, reason) = ("en".to_owned(), "a transaction is open".to_owned());
+        for found in [
+            Ok(IndexState::Ready),
+            Ok(IndexState::Collation { locale }),
+            Ok(IndexState::Capped),
+            Ok(IndexState::Failed { reason }),
+            Err(LockError::NoProvider),
+        ] {
+            let checks = checks(&[(0, found.clone()), (0, found.clone()), (0, found)], &[]).await;
+            for hour in checks.windows(2) {
+                assert!((2880..=4321).contains(&(hour[1] - hour[0])), "{checks:?}");
+            }
+            assert_eq!(checks.len(), 3);
+        }
+    }
+
+    /// The second drop comes while a check runs, whose result is then outdated.
+    #[tokio::test(start_paused = true)]
+    async fn the_index_is_checked_when_its_collection_was_dropped() {
+        let plan = [
+            (0, Ok(IndexState::Ready)),
+            (5, Err(LockError::NoProvider)),
+            (0, Ok(IndexState::Ready)),
+        ];
+        assert_eq!(checks(&plan, &[100, 103]).await, [0, 101, 107]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_from_before_a_drop_is_not_told() {
+        let state = watch::Sender::new(None);
+        let looking = async {
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(*state.borrow(), Some(IndexState::Ready));
+            state.send_replace(None);
+            sleep(INDEX_AFTER_END / 2).await;
+            assert_eq!(*state.borrow(), None);
+            sleep(INDEX_AFTER_END).await;
+            assert_eq!(*state.borrow(), Some(IndexState::Ready));
+        };
+        tokio::select! {
+            () = check_again(async || Ok(IndexState::Ready), &state) => {}
+            () = looking => {}
+        }
+    }
 
     fn state(index: &Document) -> &'static str {
         match proved_by(index, "locks", DAY) {
@@ -215,11 +257,6 @@ mod tests {
             None => "nothing",
             other => panic!("{other:?}"),
         }
-    }
-
-    #[test]
-    fn no_lock_of_a_user_can_have_the_name_of_the_internal_lock() {
-        assert!(crate::name::RenderedName::new(BUILD_LOCK).check().is_err());
     }
 
     #[test]

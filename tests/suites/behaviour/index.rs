@@ -12,19 +12,15 @@ use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, claim, locks, must, names, recorded, stable_client, stable_options};
 use tokio::task::JoinSet;
 
-use crate::fixture::{FIELDS, Fixture, acquire_and_release, fields, in_time, until};
+use crate::fixture::{Fixture, acquire_and_release, in_time, until};
 use crate::servers::standalone;
-
-/// The lock under which a process builds the index.
-const INTERNAL_LOCK: &str = "mongolock\u{1f}ttl-index";
 
 /// The default retention.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The index builds that clients have sent, those that are in flight, and the most that were so at a time.
+/// The index builds of a client that are in flight, and the most that were so at a time.
 #[derive(Debug, Default)]
 struct Builds {
-    sent: usize,
     now: usize,
     most: usize,
 }
@@ -34,7 +30,6 @@ impl Builds {
         let is_build = |name: &str| name == "createIndexes";
         match event {
             CommandEvent::Started(started) if is_build(&started.command_name) => {
-                self.sent += 1;
                 self.now += 1;
                 self.most = self.most.max(self.now);
             }
@@ -140,10 +135,10 @@ async fn a_capped_collection_and_a_collation_are_reported() {
     }
 }
 
-/// On a filled collection the process that holds an internal lock builds the index, and the others find it. Checks that hang occupy
-/// one connection of a process, however many callers ask.
+/// Checks that hang occupy one connection of a process, however many callers ask, and none delays an acquire. Nothing but the
+/// locks is in the collection.
 #[tokio::test]
-async fn of_eight_processes_one_builds_the_index() {
+async fn each_of_eight_processes_sends_one_build_at_a_time() {
     let fixture = Fixture::mongodb().await;
     must(fixture.locks().insert_one(claim("filled", "", 0)).await);
     // Builds at the same time overlap.
@@ -151,9 +146,9 @@ async fn of_eight_processes_one_builds_the_index() {
         .always()
         .block(Duration::from_millis(100));
     let _point = must(slow.enable_for(fixture.db()).await);
-    let builds = Arc::<Mutex<Builds>>::default();
     let mut starting = JoinSet::new();
     for number in 0..8 {
+        let builds = Arc::<Mutex<Builds>>::default();
         let provider = counted(&builds, &fixture).await;
         starting.spawn(async move {
             let admin = provider.admin();
@@ -161,24 +156,19 @@ async fn of_eight_processes_one_builds_the_index() {
             let (guard, state, again) = tokio::join!(acquire, admin.index_state(), admin.index_state());
             guard.unwrap().release().await.unwrap();
             assert_eq!(state, again);
+            assert_eq!(builds.lock().unwrap().most, 1);
             state
         });
     }
     for state in starting.join_all().await {
         assert_eq!(state, IndexState::Ready);
     }
-    assert_eq!(builds.lock().unwrap().most, 1);
-    // The internal lock is an ordinary document, which is not listed. It is released after the build.
-    let document = fixture.document(INTERNAL_LOCK).await.unwrap();
-    assert_eq!(fields(&document), FIELDS);
-    assert_eq!(document.get_str("lockId"), Ok(""));
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert_eq!(
         listed.len(),
         9,
         "eight that have started, and the one before: {listed:?}"
     );
-    assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
 }
 
 /// A standalone server refuses the commit quorum that replica sets need.
@@ -189,43 +179,23 @@ async fn a_filled_collection_of_a_standalone_gets_the_index() {
     assert_eq!(state_of(&database).await, IndexState::Ready);
 }
 
-/// Repeated builds would delay commands repeatedly: after a failed build no process builds for ten minutes. The state has the
-/// command that mends it. The list of indexes decides, also after a build that ran out of time.
+/// The state has the command that mends it.
 #[tokio::test]
-async fn after_a_failed_build_no_process_builds_for_minutes() {
+async fn a_failed_build_is_reported_with_the_command_that_mends_it() {
     const MAX_TIME_EXPIRED: i32 = 50;
     let fixture = Fixture::mongodb().await;
     must(fixture.locks().insert_one(claim("filled", "", 0)).await);
-    // They fail after half a second, as if they had reached their time limit.
-    let slow = FailPoint::on(&["createIndexes"])
+    let failing = FailPoint::on(&["createIndexes"])
         .always()
-        .block(Duration::from_millis(500));
-    let _point = must(slow.error_code(MAX_TIME_EXPIRED).enable_for(fixture.db()).await);
-    let builds = Arc::<Mutex<Builds>>::default();
-    for _ in 0..3 {
-        let state = counted(&builds, &fixture).await.admin().index_state().await;
-        let mends = "in mongosh: db.getCollection(\"distributed_locks\").createIndex({ expiresAt: 1 }, { name: \
-                     \"expiresAt_ttl\", expireAfterSeconds: 86400 })";
-        assert!(
-            matches!(&state, IndexState::Failed { reason } if reason.ends_with(mends)),
-            "{state:?}"
-        );
-    }
-    assert_eq!(builds.lock().unwrap().sent, 1);
-    let pause = fixture.info(INTERNAL_LOCK).await.remaining.as_secs();
-    assert!((500..=600).contains(&pause), "{pause}");
-
-    // An operator can end the pause.
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let admin = LockProvider::new(&database).admin();
-    assert!(admin.force_release(INTERNAL_LOCK).await.unwrap());
-    let asking = tokio::spawn(async move { admin.index_state().await });
-    commands.until_sent("createIndexes").await;
-    // The fail point does not apply to this client, because its application name differs.
-    let client = must(stable_client(fixture.db().uri()).await);
-    let database = client.database(fixture.db().name());
-    create_on(&locks(&database), "expiresAt_ttl", Some(DAY)).await;
-    assert_eq!(asking.await.unwrap(), IndexState::Ready);
+        .error_code(MAX_TIME_EXPIRED);
+    let _point = must(failing.enable_for(fixture.db()).await);
+    let state = fixture.provider.admin().index_state().await;
+    let mends = "in mongosh: db.getCollection(\"distributed_locks\").createIndex({ expiresAt: 1 }, { name: \
+                 \"expiresAt_ttl\", expireAfterSeconds: 86400 })";
+    assert!(
+        matches!(&state, IndexState::Failed { reason } if reason.ends_with(mends)),
+        "{state:?}"
+    );
 }
 
 /// A stream of events tells that the collection is gone, or the stream of a waiter. Meanwhile `health` does not say that the

@@ -209,7 +209,7 @@ fn a_server_that_rejects_commands_is_found() {
 #[test]
 fn a_missing_index_and_a_missing_stream_are_found() {
     let events = [
-        ("mongolock.index", Level::WARN, "no TTL index"),
+        ("mongolock.index", Level::WARN, "needs attention"),
         (
             "mongolock.wake_up_failed",
             Level::DEBUG,

@@ -307,7 +307,6 @@ fn levels_of_events(notes: &Notes) {
         ("mongolock.acquired", Level::DEBUG),
         ("mongolock.waiting", Level::DEBUG),
         ("mongolock.released", Level::DEBUG),
-        ("mongolock.index", Level::DEBUG),
     ] {
         assert_eq!(notes.events(event)[0].metadata.level(), &level);
     }

@@ -39,7 +39,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("single files", 1592),
     ("store", 1792),
     ("store/memory", 150),
-    ("store/mongo", 572),
+    ("store/mongo", 584),
     ("timing", 30),
 ];
 

@@ -66,7 +66,7 @@ impl KnownLocks {
         }
         match sight {
             Some(sight) => self.see(name, sight, false, time),
-            None => self.end(LockEventKind::Deleted, name, time),
+            None => Some(self.end(LockEventKind::Deleted, name, time)),
         }
     }
 
@@ -125,10 +125,10 @@ impl KnownLocks {
         let Some(lock_id) = document.lock_id.text().filter(|_| is_readable) else {
             // A document that was none of a lock before is not damaged.
             let is_known = self.taken.contains_key(name);
-            return is_known.then(|| self.end(LockEventKind::Damaged, name, time))?;
+            return is_known.then(|| self.end(LockEventKind::Damaged, name, time));
         };
         if lock_id::taken_by(lock_id).is_empty() {
-            return self.end(LockEventKind::Released, name, time);
+            return Some(self.end(LockEventKind::Released, name, time));
         }
         let left = document
             .expires_at
@@ -142,7 +142,7 @@ impl KnownLocks {
             Some(known) if known.lock_id == *lock_id && is_over => return self.expire(name, sight, time),
             Some(known) if known.lock_id == *lock_id => known.ends = ends,
             None if is_over && lock_id::is_mark(lock_id) => {}
-            _ => return self.begin(name, sight, lock_id, ends, time),
+            _ => return Some(self.begin(name, sight, lock_id, ends, time)),
         }
         None
     }
@@ -155,7 +155,7 @@ impl KnownLocks {
         lock_id: &LockId,
         ends: Option<Instant>,
         time: Moment,
-    ) -> Option<LockEvent> {
+    ) -> LockEvent {
         let document = &sight.document;
         let before = self.taken.get(name);
         let taken = Taken {
@@ -170,11 +170,11 @@ impl KnownLocks {
             LockEventKind::Acquired if before.is_some() => (LockEventKind::TakenOver, before),
             kind => (kind, None),
         };
-        Some(LockEvent {
+        LockEvent {
             previous_owner: replaced.and_then(|before| lock_id::owner(&before.lock_id).map(str::to_owned)),
             expires_at: document.expires_at.date().map(DateTime::from_millis),
-            ..self.event(kind, name, time.at)?
-        })
+            ..self.event(kind, name, time.at)
+        }
     }
 
     /// The lease of the hold that is known has ended, or the period of its mark: then the lock is free.
@@ -187,12 +187,12 @@ impl KnownLocks {
         }
         Some(LockEvent {
             expires_at: sight.document.expires_at.date().map(DateTime::from_millis),
-            ..self.event(LockEventKind::Expired, name, time.at)?
+            ..self.event(LockEventKind::Expired, name, time.at)
         })
     }
 
     /// Notes the end of a hold, which may be one that is not known.
-    fn end(&mut self, kind: LockEventKind, name: &Name, time: Moment) -> Option<LockEvent> {
+    fn end(&mut self, kind: LockEventKind, name: &Name, time: Moment) -> LockEvent {
         let event = self.event(kind, name, time.at);
         self.taken.remove(name);
         event
@@ -206,18 +206,15 @@ impl KnownLocks {
     ) -> Vec<LockEvent> {
         let ended = self.taken.keys().filter(|name| has_ended(name)).cloned();
         let ended: Vec<Name> = ended.collect();
-        let ended = ended.iter().filter_map(|name| self.end(kind, name, time));
+        let ended = ended.iter().map(|name| self.end(kind, name, time));
         ended.collect()
     }
 
-    /// An event about a lock, with what is known of its hold; `None` for a document of the library's own.
-    fn event(&self, kind: LockEventKind, id: &str, at: DateTime) -> Option<LockEvent> {
-        if !permit_id::is_of_user(id) {
-            return None;
-        }
+    /// An event about a lock, with what is known of its hold.
+    fn event(&self, kind: LockEventKind, id: &str, at: DateTime) -> LockEvent {
         let (permit, hold) = (permit_id::number(id), self.taken.get(id));
         let token = hold.and_then(|hold| hold.token);
-        Some(LockEvent {
+        LockEvent {
             name: permit_id::shown(id).to_owned(),
             permit,
             owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
@@ -225,7 +222,7 @@ impl KnownLocks {
             lock_id: hold.map(|hold| hold.lock_id.to_string()),
             acquired_at: hold.and_then(|hold| hold.acquired_at.map(DateTime::from_millis)),
             ..LockEvent::new(kind, at)
-        })
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::bson::{Bson, doc};
+
 use super::MongoStore;
 use super::encoder::by_server;
 use super::fields::sight;
@@ -14,6 +16,7 @@ use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, apply};
 use crate::store::Replies;
 use crate::store::error::corrupt;
 use crate::store::look::{ALL, Looked};
+use crate::timing::COMMAND_LIMIT;
 
 impl MongoStore {
     /// Runs these rows. An error of the query alone is the inner one: the rows may have been
@@ -78,6 +81,18 @@ impl MongoStore {
             let reply = |row: &Row| after(row, found.get(&row.name).cloned(), are_applied);
             rows.iter().map(reply).collect()
         }))
+    }
+
+    /// Sends a command that needs the rights of an acquire and writes nothing: its `$switch` has no branch for any document.
+    pub(in crate::store) async fn ask_for_rights(&self) {
+        let never = doc! { "case": { "$eq": ["$_id", Bson::Null] }, "then": "$$ROOT" };
+        let change = doc! { "$replaceWith": { "$switch": { "branches": [never] } } };
+        let update = doc! { "q": { "_id": "" }, "u": [change], "upsert": true };
+        let command = doc! { "update": self.locks.name(), "updates": [update] };
+        let asked = self
+            .write(CommandKind::Acquire, command, COMMAND_LIMIT, true)
+            .await;
+        self.note(&Then::Renew { expiry: 0 }, &asked.map(|_| Ok(Vec::new())));
     }
 }
 

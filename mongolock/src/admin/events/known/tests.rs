@@ -120,15 +120,13 @@ fn a_document_that_becomes_unreadable_is_told_once() {
 }
 
 #[test]
-fn permits_have_a_number_and_internal_documents_no_event() {
+fn permits_have_a_number() {
     let mut scene = Scene::new();
     let permit = scene.written(0, "s\u{1f}2", "anna#1", 100).expect("an event");
     assert_eq!(
         (permit.name.as_str(), permit.permit, permit.fencing_token),
         ("s", Some(2), None)
     );
-    let internal = "mongolock\u{1f}ttl-index";
-    assert_eq!(scene.written(0, internal, "anna#1", 100), None);
 }
 
 /// The stream is opened before the read.
