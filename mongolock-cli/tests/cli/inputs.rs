@@ -88,7 +88,7 @@ async fn a_server_with_tls_and_one_without() {
     let uri = |address: &str, options: &str| {
         format!("mongodb://{address}/?serverSelectionTimeoutMS=1000&{options}")
     };
-    let used = |address: &str, reason: &str| format!("MongoDB at {address} cannot be reached: {reason}");
+    let used = |address: &str, reason: &str| format!("MongoDB cannot be reached: {address} ({reason}");
     let own = format!("tls=true&tlsCertificateKeyFile={}", file("server.pem"));
     let trusted = format!("tls=true&tlsCAFile={}", file("authority.pem"));
     let both = format!("{trusted}&tlsCertificateKeyFile={}", file("server.pem"));
@@ -196,7 +196,7 @@ async fn an_old_server_and_a_member_whose_name_does_not_resolve() {
     assert_said(
         &db,
         &uri,
-        "MongoDB at db-1.locks.invalid:27017 cannot be reached: ",
+        "MongoDB cannot be reached: db-1.locks.invalid:27017 (",
         "`rs.conf()`",
     );
 }
@@ -220,7 +220,7 @@ async fn a_server_that_wants_a_user_or_an_api_version() {
         server.node().address()
     );
     let said = format!(
-        "MongoDB at {} cannot be reached: Command failed: Error code 498870",
+        "MongoDB cannot be reached: {} (Command failed: Error code 498870",
         server.node().address()
     );
     assert_said(&db, &uri, &said, "`requireApiVersion`");

@@ -2,27 +2,21 @@
 
 /// The advice for a text of the driver about its servers.
 pub(super) fn help(text: &str) -> &'static str {
-    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    let has = |words| text.contains(words);
     match () {
-        () if has(&["wire version"]) => {
-            "Use MongoDB 4.4.2 or newer, and a mongolock whose driver knows its version."
-        }
-        () if has(&["apiVersion parameter is required"]) => {
+        () if has("wire version") => "Use MongoDB 4.4.2 or newer, and a mongolock that knows its version.",
+        () if has("apiVersion parameter is required") => {
             "Set the server parameter `requireApiVersion` to false, or make a client with `ServerApi` of your own."
         }
-        () if has(&["handshake eof", "end of file", "close_notify"]) => {
+        () if has("handshake eof") || has("end of file") || has("close_notify") => {
             "Check TLS at both ends: `tls=true` in the connection string, `net.tls.mode` at the server, and a certificate in \
              `tlsCertificateKeyFile` if the server requires one. The server's log says more."
         }
-        () if has(&["invalid peer certificate"]) => {
+        () if has("invalid peer certificate") => {
             "Name the authority of the server's certificate with `tlsCAFile`, and a host name that the certificate has."
         }
-        () if has(&["failed to lookup address"]) => {
-            "Make the host name resolve on this host, also those of the members in `rs.conf()`."
-        }
-        () if has(&["RsGhost"]) => {
-            "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`."
-        }
+        () if has("failed to lookup") => "Make the hosts' names resolve here, also those in `rs.conf()`.",
+        () if has("RsGhost") => "Run `rs.initiate()` in `mongosh`: the server was started with `--replSet`.",
         () => {
             "Check the host and the port, that MongoDB runs and has a primary, and that this host may connect to it."
         }
@@ -33,32 +27,22 @@ pub(super) fn help(text: &str) -> &'static str {
 pub(super) fn of_selection(text: &str) -> String {
     let mut servers: Vec<_> = text.split("{ Address: ").skip(1).filter_map(server).collect();
     servers.sort_unstable();
-    let has_member = text.contains(", Type: Rs");
-    let what = if has_member {
-        "has no primary"
-    } else {
-        "cannot be reached"
-    };
-    match (&servers[..], text.split_once(", Set Name: ")) {
-        ([], Some((_, set))) => {
+    let (servers, set) = (servers.join(", "), text.split_once(", Set Name: "));
+    match set {
+        _ if servers.is_empty() && set.is_none() => text.to_owned(),
+        Some((_, set)) if servers.is_empty() => {
             format!(
                 "none of the servers belongs to the replica set `{}`",
                 before(set, ",")
             )
         }
-        ([], None) => text.to_owned(),
-        ([(address, reason)], _) => format!("MongoDB at {address} {what}: {reason}"),
-        (servers, _) => {
-            let servers = servers
-                .iter()
-                .map(|(address, reason)| format!("{address} ({reason})"));
-            format!("MongoDB {what}: {}", servers.collect::<Vec<_>>().join(", "))
-        }
+        _ if text.contains(", Type: Rs") => format!("MongoDB has no primary: {servers}"),
+        _ => format!("MongoDB cannot be reached: {servers}"),
     }
 }
 
 /// The address of a server, and the cause of its last failure, or its type.
-fn server(text: &str) -> Option<(&str, &str)> {
+fn server(text: &str) -> Option<String> {
     let (address, rest) = text.split_once(", Type: ")?;
     let reason = match rest.split_once("Error: Kind: ") {
         Some((_, error)) => {
@@ -71,7 +55,7 @@ fn server(text: &str) -> Option<(&str, &str)> {
             other => other,
         },
     };
-    Some((address, reason))
+    Some(format!("{address} ({reason})"))
 }
 
 /// The text before this mark.
@@ -94,7 +78,7 @@ mod tests {
         let one = "No available servers. Topology: { Type: Unknown, Servers: [ { Address: a:1, Type: RsGhost, Average RTT: 1 } ] }";
         assert_eq!(
             of_selection(one),
-            "MongoDB at a:1 has no primary: no replica set yet"
+            "MongoDB has no primary: a:1 (no replica set yet)"
         );
         assert_eq!(
             of_selection("Topology: { Type: Unknown, Set Name: rs, Servers: [ ] }"),
@@ -116,7 +100,7 @@ mod tests {
             let words = words.trim_end_matches(" (os error 111)");
             assert_eq!(
                 of_selection(&text),
-                format!("MongoDB at a:1 cannot be reached: {words}")
+                format!("MongoDB cannot be reached: a:1 ({words})")
             );
             assert!(help(&text).contains(help_has), "{}", help(&text));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::reachability::Reachability;
@@ -18,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// What the driver reports about its servers, connections and log-ins.
     pub(crate) servers: Arc<Reachability>,
+    /// Compares the hosts of the connection string.
+    checking: AbortHandle,
     /// Each provider that uses the client has a copy.
     pub(super) users: Arc<()>,
 }
@@ -28,7 +31,7 @@ impl Connection {
         if Arc::strong_count(&self.users) > 1 {
             return;
         }
-        self.servers.end_questions().await;
+        self.checking.abort();
         let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
         if shutdown(false).await.is_err() {
             // A server that does not reply must not delay the end of the process.
@@ -44,11 +47,12 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     let refused = |error| connection_string::refused(uri, error);
     let mut options = options(uri.trim()).await.map_err(refused)?;
     options.server_selection_timeout = options.server_selection_timeout.or(selection);
-    let servers = Reachability::observe(uri, &mut options);
+    let (servers, checking) = Reachability::observe(uri, &mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
         client,
         servers,
+        checking,
         users: Arc::default(),
     }))
 }

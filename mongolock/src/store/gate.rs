@@ -85,7 +85,7 @@ impl Gate {
         self.servers.overload.note(&reply);
         if !is_of_hold && reply.is_ok() {
             // It may come from one of two replica sets.
-            self.servers.until_answered().await;
+            self.servers.until_checked().await;
             self.servers.two_sets(false)?;
         }
         counted.is_ok = reply.is_ok();

@@ -1,12 +1,11 @@
 //! The state of a client's servers by the driver's events: why no request can be sent, and whether the hosts of the
 //! connection string belong to one replica set.
 
-use std::collections::{HashMap, HashSet};
-use std::mem;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
@@ -15,16 +14,15 @@ use mongodb::options::{ClientOptions, ServerAddress};
 use mongodb::{Client, ServerInfo, ServerType};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::home::has_ended;
 use super::refusals::Overload;
-use crate::LockError;
 use crate::error::failure::Failure;
 use crate::error::meaning::{Meaning, code};
-use crate::sync::lock;
 use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
+use crate::{LockError, task};
 
 /// The application name of a client that asks a server for its replica set, as shown in the server's log.
 const APP_NAME: &str = "mongolock: which replica set";
@@ -40,8 +38,6 @@ pub(crate) struct Reachability {
     pub(super) overload: Overload,
     /// The size of the client's pool of connections, if its options set one and are known.
     pub(super) pool: Option<u32>,
-    /// The requests to hosts of the connection string that are in flight.
-    questions: Mutex<JoinSet<()>>,
 }
 
 /// What is known about the servers from the events and replies so far.
@@ -59,53 +55,37 @@ struct ServerState {
     heard: HashMap<ServerAddress, Document>,
     /// The time at which a request last got a connection, which includes the log-in.
     used: Option<Instant>,
-    /// The hosts of the connection string, if they are checked.
-    seeds: Vec<ServerAddress>,
-    /// One time for each removed host whose replica set is not known yet: that until which calls wait for it.
-    asked: Vec<Instant>,
+    /// Whether calls wait until the hosts of the connection string are compared.
+    is_unchecked: bool,
     /// The text about two hosts that belong to different replica sets.
     two_sets: Option<String>,
 }
 
 impl Reachability {
-    /// Observes the client that is made from these options of a connection string. Its hosts must belong to one replica set.
-    pub(super) fn observe(uri: &str, options: &mut ClientOptions) -> Arc<Self> {
+    /// Observes the client that is made from these options of a connection string, and compares its hosts on a task.
+    pub(super) fn observe(uri: &str, options: &mut ClientOptions) -> (Arc<Self>, AbortHandle) {
+        let hosts = seeds(uri, options);
         let known = ServerState {
             named: options.repl_set_name.clone(),
-            seeds: seeds(uri, options),
+            is_unchecked: !hosts.is_empty(),
             ..ServerState::default()
         };
         let reachability = Arc::new(Self {
             known: watch::Sender::new(known),
+            home: Handle::try_current().map(OnceLock::from).unwrap_or_default(),
             pool: options.max_pool_size,
             ..Self::default()
         });
+        let checking = Arc::clone(&reachability).check_hosts(hosts, options.clone());
         let (servers, connections) = (Arc::clone(&reachability), Arc::clone(&reachability));
-        let asking = options.clone();
-        options.sdam_event_handler = Some(EventHandler::callback(move |event| {
-            let mut removed = Vec::new();
-            servers.known.send_modify(|known| removed = known.note(event));
-            for host in removed {
-                lock(&servers.questions).spawn(Arc::clone(&servers).ask(host, asking.clone()));
-            }
-        }));
+        let note = move |event| servers.known.send_modify(|known| known.note(event));
+        options.sdam_event_handler = Some(EventHandler::callback(note));
         options.cmap_event_handler = Some(EventHandler::callback(move |event| {
             if let CmapEvent::ConnectionCheckedOut(_) = event {
                 connections.note_use();
             }
         }));
-        reachability.settle();
-        reachability
-    }
-
-    /// Notes the caller's runtime, unless one is known.
-    fn settle(&self) {
-        if self.home.get().is_none()
-            && let Ok(handle) = Handle::try_current()
-        {
-            // Another caller may have been faster.
-            let _ = self.home.set(handle);
-        }
+        (reachability, task::spawn(checking).abort_handle())
     }
 
     /// Notes that a request has a connection.
@@ -134,7 +114,9 @@ impl Reachability {
         fails_in_outage: bool,
         request: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        self.settle();
+        if let Ok(here) = Handle::try_current() {
+            self.home.get_or_init(|| here);
+        }
         let reply = tokio::select! {
             biased;
             error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
@@ -164,14 +146,14 @@ impl Reachability {
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
     /// runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
-        let refused = match error.meaning() {
-            Meaning::Unreachable => None,
-            Meaning::NoServer | Meaning::WrongServer => self.known.borrow().refused.clone(),
+        match error.meaning() {
+            Meaning::Unreachable | Meaning::NoServer | Meaning::WrongServer => {}
             _ => return error,
-        };
+        }
         if self.home.get().is_some_and(has_ended) {
             return Meaning::EndedRuntime.error();
         }
+        let refused = self.known.borrow().refused.clone();
         refused.map_or(error, LockError::Mongo)
     }
 
@@ -182,27 +164,24 @@ impl Reachability {
         error.or_else(|| known.refused.clone().map(LockError::Mongo))
     }
 
-    /// Asks a host of the connection string that the driver has removed for its replica set. The name of a host proves
-    /// nothing, because one server can have many names.
-    async fn ask(self: Arc<Self>, host: ServerAddress, options: ClientOptions) {
-        let hello = hello(host.clone(), options).await.unwrap_or_default();
-        let (mut known, mut found) = (self.known.subscribe(), None);
-        let compared = known.wait_for(|known| {
-            found = known.compared(&host, &hello);
-            found.is_some()
-        });
-        // It fails only without a sender, and the sender exists as long as `self`.
-        drop(compared.await);
-        self.known.send_modify(|known| {
-            known.asked.pop();
-            known.two_sets = found.and_then(Result::err).or(known.two_sets.take());
-        });
-    }
-
-    /// Ends the requests for replica sets, before the client ends.
-    pub(super) async fn end_questions(&self) {
-        let mut questions = mem::take(&mut *lock(&self.questions));
-        questions.shutdown().await;
+    /// Compares the hosts of the connection string, which must belong to one replica set. When the driver has found a primary, each
+    /// host that it has removed is asked for its own one: the name of a host proves nothing, because one server can have many names.
+    async fn check_hosts(self: Arc<Self>, hosts: Vec<ServerAddress>, options: ClientOptions) {
+        let (mut known, mut asked) = (self.known.subscribe(), JoinSet::new());
+        // It fails only without a sender, which lives as long as `self`.
+        if let Ok(found) = known.wait_for(ServerState::has_primary).await {
+            for host in hosts.into_iter().filter(|host| found.has_removed(host)) {
+                asked.spawn(hello(host, options.clone()));
+            }
+        }
+        while let Some(reply) = asked.join_next().await {
+            if let Ok(Some((host, hello))) = reply {
+                let found = self.known.borrow().other_set(&host, &hello);
+                self.known
+                    .send_modify(|known| known.two_sets = found.or(known.two_sets.take()));
+            }
+        }
+        self.known.send_modify(|known| known.is_unchecked = false);
     }
 
     /// The error if the hosts of the connection string are known to belong to two replica sets, for a request that was sent
@@ -214,53 +193,51 @@ impl Reachability {
         }
     }
 
-    /// Waits for the answers of the hosts that were asked for their replica sets, as long as calls wait for them.
-    pub(super) async fn until_answered(&self) {
-        let Some(end) = self.known.borrow().asked.last().copied() else {
-            return;
-        };
-        let mut known = self.known.subscribe();
-        // It is on the heap, because each command would contain it otherwise.
-        let is_over = known.wait_for(|known| known.asked.is_empty() || known.two_sets.is_some());
-        let _ = Box::pin(timeout_at(end, is_over)).await;
+    /// Waits until the hosts of the connection string are compared with those of a primary, for [`SEED_WAIT`] at most. Later calls
+    /// wait no more then.
+    pub(super) async fn until_checked(&self) {
+        let is_awaited = |known: &ServerState| known.is_unchecked && known.has_primary();
+        if is_awaited(&self.known.borrow()) {
+            let mut known = self.known.subscribe();
+            // It is on the heap, because each command would contain it otherwise.
+            let _ = Box::pin(timeout(SEED_WAIT, known.wait_for(|known| !known.is_unchecked))).await;
+            self.known.send_modify(|known| known.is_unchecked = false);
+        }
     }
 }
 
 impl ServerState {
-    /// Notes an event, and returns the hosts of the connection string that the driver has removed with it. The driver
-    /// removes hosts when it has found a replica set.
-    fn note(&mut self, event: SdamEvent) -> Vec<ServerAddress> {
+    fn note(&mut self, event: SdamEvent) {
         match event {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 self.heard.insert(event.server_address, event.reply);
-                Vec::new()
             }
-            SdamEvent::TopologyDescriptionChanged(event) => {
-                self.changed(&event.previous_description, event.new_description)
-            }
-            _ => Vec::new(),
+            SdamEvent::TopologyDescriptionChanged(event) => self.topology_changed(event.new_description),
+            _ => {}
         }
     }
 
-    fn changed(&mut self, former: &TopologyDescription, topology: TopologyDescription) -> Vec<ServerAddress> {
-        let (former, servers) = (former.servers(), topology.servers());
+    fn topology_changed(&mut self, topology: TopologyDescription) {
+        let servers = topology.servers();
         let mut errors = servers.values().filter_map(ServerInfo::error);
         if let Some(error) = errors.find(|error| Meaning::of(error) == Meaning::LogIn) {
             self.refused = Some(error.clone());
         }
-        let is_out =
-            |server: &ServerInfo<'_>| server.error().is_some() || server.server_type() == ServerType::RsGhost;
-        let is_out = servers.values().all(is_out);
+        let mut answering = servers.values().filter(|server| server.error().is_none());
+        let is_out = answering.all(|server| server.server_type() == ServerType::RsGhost);
         self.out_since = is_out.then(|| self.out_since.unwrap_or_else(Instant::now));
-        // After the end of the client there are no servers.
-        let has_set = !servers.is_empty() && topology.set_name().is_some();
-        let is_removed = |host: &&ServerAddress| former.contains_key(host) && !servers.contains_key(host);
-        let removed = self.seeds.iter().filter(|host| has_set && is_removed(host));
-        let removed: Vec<_> = removed.cloned().collect();
-        let wait_until = Instant::now() + SEED_WAIT;
-        self.asked.extend(removed.iter().map(|_| wait_until));
         self.topology = Some(topology);
-        removed
+    }
+
+    fn has_primary(&self) -> bool {
+        let topology = self.topology.as_ref();
+        topology.is_some_and(TopologyDescription::has_writable_server)
+    }
+
+    /// Whether the driver has removed this host, because it has found a replica set without it.
+    fn has_removed(&self, host: &ServerAddress) -> bool {
+        let topology = self.topology.as_ref();
+        topology.is_some_and(|topology| !topology.servers().contains_key(host))
     }
 
     /// The text about a server that does not belong to the replica set which the connection string names.
@@ -280,10 +257,7 @@ impl ServerState {
     /// Why no server accepts writes, and the time at which a request that began at `begun` fails for this reason. A
     /// request that was sent may still get its reply.
     fn obstacle(&self, begun: Instant, fails_in_outage: bool) -> Option<(Option<Instant>, LockError)> {
-        let topology = self
-            .topology
-            .as_ref()
-            .filter(|topology| !topology.has_writable_server())?;
+        let topology = self.topology.as_ref().filter(|_| !self.has_primary())?;
         // No request has got a connection since then.
         let is_unsent = self.used.is_none_or(|used| used < begun);
         let at_once = is_unsent.then_some(begun);
@@ -298,39 +272,26 @@ impl ServerState {
         Some((end, Failure::unreachable(&topology.to_string(), is_unsent)))
     }
 
-    /// Compares the replica set in a removed host's reply to `hello` with that of the servers: an error says that the
-    /// host belongs to another set. `None` while too little is known.
-    fn compared(&self, host: &ServerAddress, hello: &Document) -> Option<Result<(), String>> {
+    /// The text about a removed host whose primary, with this reply to `hello`, is none of the servers.
+    fn other_set(&self, host: &ServerAddress, hello: &Document) -> Option<String> {
         // A server without a replica set is not a member of another one.
-        let Ok(set) = hello.get_str("setName") else {
-            return Some(Ok(()));
-        };
-        let topology = self.topology.as_ref()?;
+        let (set, topology) = (hello.get_str("setName").ok()?, self.topology.as_ref()?);
         let (joined, servers) = (topology.set_name()?, topology.servers());
-        let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
-        let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
-        let members = members.filter_map(|member| ServerAddress::parse(member).ok());
-        let members: HashSet<ServerAddress> = members.collect();
+        let own = hello.get_str("me").map(ServerAddress::parse).ok()?.ok()?;
         // The id of a process does not depend on the name by which it was reached.
         let process = process_of(hello);
-        let is_same = |address: &ServerAddress| {
-            let known = self.heard.get(address).and_then(process_of);
-            members.contains(address) || known.is_some() && known == process
+        let is_same = |address: &&ServerAddress| {
+            let known = self.heard.get(*address).and_then(process_of);
+            **address == own || known.is_some() && known == process
         };
-        if servers.keys().any(|address| is_same(address)) {
-            return Some(Ok(()));
-        }
-        // A server that has not answered may be the same process, with another name.
-        let is_silent =
-            |server: &ServerInfo<'_>| server.server_type() == ServerType::Unknown && server.error().is_none();
-        if joined == set && servers.values().any(is_silent) {
+        if servers.keys().any(is_same) {
             return None;
         }
         let servers: Vec<_> = servers.keys().map(ToString::to_string).collect();
-        Some(Err(format!(
-            "the connection string names two replica sets: {} belongs to `{joined}`, and {host} to another set, `{set}`",
-            servers.join(", ")
-        )))
+        let servers = servers.join(", ");
+        Some(format!(
+            "the connection string names two replica sets: {servers} belongs to `{joined}`, and {host} to another set, `{set}`"
+        ))
     }
 }
 
@@ -343,10 +304,10 @@ fn seeds(uri: &str, options: &ClientOptions) -> Vec<ServerAddress> {
     options.hosts.iter().filter(|_| is_checked).cloned().collect()
 }
 
-/// The reply of one server to `hello`, on a client of its own without a user, because `hello` needs none; `None` if there is none.
-async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<Document> {
-    options.hosts = vec![host];
-    options.direct_connection = Some(true);
+/// A host with the reply of its primary to `hello`, on a client of its own without a user, because `hello` needs none; `None` if
+/// there is none.
+async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<(ServerAddress, Document)> {
+    options.hosts = vec![host.clone()];
     options.repl_set_name = None;
     options.credential = None;
     options.app_name = Some(APP_NAME.to_owned());
@@ -354,7 +315,7 @@ async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<Docume
     let admin = client.database("admin");
     let reply = timeout(SEED_LIMIT, admin.run_command(doc! { "hello": 1 }).into_future()).await;
     client.shutdown().immediate(true).await;
-    reply.ok()?.ok()
+    Some((host, reply.ok()?.ok()?))
 }
 
 /// The id of the process that has sent this reply to `hello`.
@@ -373,7 +334,7 @@ mod tests {
     /// A client, which must exist as long as its servers are observed, and the state of its servers.
     async fn observed(uri: &str) -> (Client, Arc<Reachability>) {
         let mut options = ClientOptions::parse(uri).await.unwrap();
-        let servers = Reachability::observe(uri, &mut options);
+        let (servers, _) = Reachability::observe(uri, &mut options);
         (Client::with_options(options).unwrap(), servers)
     }
 
@@ -411,7 +372,7 @@ mod tests {
         known.wait_for(|known| known.topology.is_some()).await.unwrap();
         assert_eq!(
             servers.failure().unwrap().to_string(),
-            format!("MongoDB at {address} cannot be reached: no answer yet")
+            format!("MongoDB cannot be reached: {address} (no answer yet)")
         );
     }
 

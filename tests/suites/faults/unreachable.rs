@@ -28,7 +28,7 @@ async fn connect(address: &str, options: &str) -> LockProvider {
 
 /// Asserts that the error names the address and the reason.
 fn names(address: &str, error: &LockError) {
-    let text = format!("MongoDB at {address} cannot be reached: Connection refused");
+    let text = format!("MongoDB cannot be reached: {address} (Connection refused)");
     assert_eq!(error.to_string(), text);
     assert!(
         matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Io(_))),
@@ -110,7 +110,7 @@ async fn the_drivers_own_error_is_passed_on() {
         (address, error)
     };
     let (address, error) = error_of("&serverSelectionTimeoutMS=100").await;
-    let text = format!("MongoDB at {address} cannot be reached: Connection refused");
+    let text = format!("MongoDB cannot be reached: {address} (Connection refused)");
     assert_eq!(error.to_string(), text);
     assert!(is_of_selection(&error), "{error:?}");
     let report = format!("{:#}", anyhow::Error::from(error));
@@ -208,7 +208,7 @@ async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
     let waiting = tokio::spawn(async move { waiting.acquire().await });
     for options in ["", "replicaSet=late"] {
         let error = error_of_a_try(&connect(address, options).await).await;
-        let text = format!("MongoDB at {address} has no primary: no replica set yet");
+        let text = format!("MongoDB has no primary: {address} (no replica set yet)");
         assert_eq!(error.to_string(), text);
         assert!(error.help().contains("rs.initiate()"), "{}", error.help());
     }

@@ -155,7 +155,7 @@ fn a_hold_that_is_gone_is_no_failed_release_after_a_shutdown() {
 #[test]
 fn an_unreachable_server_is_found_with_its_address_and_the_reason() {
     let address = unused_address();
-    let reason = format!("MongoDB at {address} cannot be reached: Connection refused");
+    let reason = format!("MongoDB cannot be reached: {address} (Connection refused)");
     let events = [("mongolock.retrying", Level::WARN, &*reason)];
     is_found(&events, async |notes| {
         let uri = format!("mongodb://root:{PASSWORD}@{address}/");
