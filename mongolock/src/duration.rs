@@ -5,6 +5,15 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The length of this number of milliseconds; zero if it is negative.
+pub(crate) fn from_millis(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}
+
 /// A duration as a number of seconds, or nothing.
 pub(crate) fn as_seconds<S: Serializer>(
     duration: &(impl Into<Option<Duration>> + Copy),

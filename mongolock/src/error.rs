@@ -1,9 +1,7 @@
 mod busy;
-mod codes;
 pub(crate) mod connection_string;
 pub(crate) mod driver_text;
 mod error_type;
-pub(crate) mod failure;
 mod help;
 pub(crate) mod meaning;
 mod no_server;
@@ -367,6 +365,36 @@ impl LockError {
     #[must_use]
     pub const fn stale(token: FencingToken, seen: FencingToken) -> Self {
         Self::Stale { token, seen }
+    }
+}
+
+impl Busy {
+    /// The value for an error that says that the lock is busy.
+    pub(crate) fn of(error: &LockError) -> Option<Self> {
+        match error.clone() {
+            LockError::Busy {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+            }
+            | LockError::Timeout {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+                ..
+            } => Some(Self {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+            }),
+            _ => None,
+        }
     }
 }
 

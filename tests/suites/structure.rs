@@ -40,7 +40,7 @@ const RUNTIME_LAYERS: [&str; 7] = [
 ];
 
 /// The folders of the runtime whose modules still form a cycle.
-const CIRCULAR: &str = "error lock store";
+const CIRCULAR: &str = "lock";
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

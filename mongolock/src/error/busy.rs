@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use crate::LockError;
-
 /// The holder of a lock that a call could not acquire, for the function of `on_busy = path`.
 ///
 /// The function gets a reference to each argument of the call, and then this value; what it returns, the call returns.
@@ -82,34 +80,6 @@ impl Busy {
             in_this_process: false,
             held_for: None,
             remaining: None,
-        }
-    }
-
-    /// The value for an error that says that the lock is busy.
-    pub(crate) fn of(error: &LockError) -> Option<Self> {
-        match error.clone() {
-            LockError::Busy {
-                name,
-                holder,
-                in_this_process,
-                held_for,
-                remaining,
-            }
-            | LockError::Timeout {
-                name,
-                holder,
-                in_this_process,
-                held_for,
-                remaining,
-                ..
-            } => Some(Self {
-                name,
-                holder,
-                in_this_process,
-                held_for,
-                remaining,
-            }),
-            _ => None,
         }
     }
 }

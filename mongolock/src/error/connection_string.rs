@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use mongodb::error::{Error, ErrorKind};
 
 use super::driver_text;
-use super::failure::Failure;
+use super::meaning::Failure;
 use crate::LockError;
 
 /// The text that replaces a message which may contain a secret.

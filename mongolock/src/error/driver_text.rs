@@ -22,6 +22,11 @@ pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {
     }
 }
 
+/// The code of an error with which the server has replied.
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    coded(error).map(|(code, ..)| code)
+}
+
 /// The code of an error of the server with its name, as text.
 pub(crate) fn shown_code(error: &Error) -> Option<String> {
     Some(match coded(error)? {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use mongodb::error::Error;
 
-use super::failure::Failure;
-use super::meaning::{Meaning, code};
+use super::driver_text::code;
+use super::meaning::{Failure, Meaning};
 use crate::LockError;
 
 /// The value that the convention has for an error without one of its own.

@@ -2,8 +2,7 @@
 
 use mongodb::error::{Error, ErrorKind};
 
-use super::failure::Failure;
-use super::meaning::Meaning;
+use super::meaning::{Failure, Meaning};
 use super::{LockError, LossReason, no_server};
 
 impl LockError {

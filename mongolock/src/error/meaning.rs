@@ -1,16 +1,18 @@
-//! The meaning of an error for its command. The library treats an error by this kind, which is found once: from the
+//! What an error means for its command. The library treats an error by this one value, which is found once: from the
 //! driver's error, or from the failure that the library has found itself.
 
+use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocument};
 use mongodb::error::{Error, ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
-use super::codes;
-use super::driver_text::coded;
-use super::failure::Failure;
-use crate::LockError;
+use super::driver_text::{code, coded};
+use super::no_server;
+use crate::duration::Rounded;
 use crate::timing::REFUSAL_LIMIT;
+use crate::{LockError, permit_id};
 
 /// The label of an error of a command that has written nothing.
 pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
@@ -19,7 +21,14 @@ pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// no typed error.
 const AUTHENTICATION_FAILED: &str = "code: 18,";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Unauthorized.
+const UNAUTHORIZED: i32 = 13;
+const OUT_OF_TIME: i32 = 50;
+const OVERLOADED: i32 = 462;
+
+/// In this order: the server refuses the user; something has to be changed before another attempt can succeed, up to
+/// [`Self::NoStreams`]; another attempt may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Meaning {
     /// The server refuses the user, on this connection or on another one.
     LogIn,
@@ -133,7 +142,7 @@ impl Meaning {
     }
 
     fn of_reply(error: &Error, code: i32) -> Self {
-        let (meaning, reply) = (codes::meaning(code), error.server_response());
+        let (meaning, reply) = (Self::of_code(code), error.server_response());
         match &*error.kind {
             // The driver gives the label also to connections that fail before the handshake, which can have many reasons.
             _ if error.contains_label(SYSTEM_OVERLOADED_ERROR) => Self::Overloaded,
@@ -145,43 +154,87 @@ impl Meaning {
         }
     }
 
+    /// The server's codes that the library knows. An error with another code counts as transient: the command is repeated while
+    /// there is time. The names are those of the server's `error_codes.yml`; an error without a name there has a description
+    /// in parentheses.
+    fn of_code(code: i32) -> Self {
+        match code {
+            // The server is too old for the command, or too new: BadValue, FailedToParse, CommandNotFound, CommandNotSupported,
+            // InvalidPipelineOperator, (undefined variable), (unrecognized stage).
+            2 | 9 | 59 | 115 | 168 | 17276 | 40324 => Self::Unsupported,
+            // UserNotFound, AuthenticationFailed.
+            11 | 18 => Self::LogIn,
+            // AtlasError: Atlas refuses the log-in or the right.
+            UNAUTHORIZED | 8000 => Self::Right,
+            // A field of the document is damaged: TypeMismatch, (not a number), (not a date).
+            14 | 16554 | 16556 => Self::WrongType,
+            // IllegalOperation: there is no transaction, or there are none on this server.
+            20 => Self::NoTransaction,
+            // NamespaceNotFound.
+            26 => Self::NoCollection,
+            // MaxTimeMSExpired: the time of the command has passed, often behind another one on its document.
+            OUT_OF_TIME => Self::OutOfTime,
+            // InvalidNamespace, CommandNotSupportedOnView, APIStrictError, CannotGrowDocumentInCappedNamespace, BSONObjectTooLarge,
+            // KeyTooLong.
+            73 | 166 | 323 | 10003 | 10334 | 17280 => Self::Request,
+            // IndexOptionsConflict: another index has the keys. IndexKeySpecsConflict: another index has the name.
+            85 | 86 => Self::IndexConflict,
+            // WriteConflict: a transaction, or a write beside it, has changed the document.
+            112 => Self::Conflict,
+            // DocumentValidationFailure.
+            121 => Self::Validator,
+            // InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost.
+            260 | 280 | 286 => Self::HistoryLost,
+            // IngressRequestRateLimitExceeded.
+            OVERLOADED => Self::Overloaded,
+            // DuplicateKey.
+            11000 => Self::DuplicateKey,
+            // DatabaseDifferCase.
+            13297 => Self::DatabaseCase,
+            // OutOfDiskSpace.
+            14031 => Self::FullDisk,
+            // (no branch of a `$switch`): a statement has stopped at a document.
+            40066 => Self::NoBranch,
+            // (no change streams): the server is no member of a replica set.
+            40573 => Self::NoStreams,
+            _ => Self::Other,
+        }
+    }
+
     /// Whether the server refuses the user. Rights and passwords are changed, so this is final only after [`REFUSAL_LIMIT`].
     pub(crate) fn is_refusal(self) -> bool {
-        matches!(self, Self::LogIn | Self::Right)
+        self <= Self::Right
     }
 
     /// Whether the document, the request, the program or the database has to be changed before another attempt can succeed.
     pub(crate) fn is_final(self) -> bool {
-        matches!(
-            self,
-            Self::Unsupported
-                | Self::Request
-                | Self::Validator
-                | Self::DuplicateKey
-                | Self::DatabaseCase
-                | Self::WrongType
-                | Self::Unsent
-                | Self::ConnectionString
-                | Self::WrongServer
-                | Self::WrongHosts
-                | Self::EndedRuntime
-                | Self::Forked
-                | Self::NoStreams
-        )
+        !self.is_refusal() && !self.passes()
     }
 
     /// Whether another attempt may succeed without intervention.
     pub(crate) fn passes(self) -> bool {
-        !self.is_refusal() && !self.is_final()
+        self > Self::NoStreams
     }
 
     /// Whether it is useless to repeat the request, if the server has refused the user for this time.
     pub(crate) fn is_useless(self, refused_for: Duration) -> bool {
         self.is_final() || self.is_refusal() && refused_for >= REFUSAL_LIMIT
     }
+
+    /// The error of a failure that this library has found itself, without further details.
+    pub(crate) fn error(self) -> LockError {
+        Failure::new(self, self.fact()).into_error()
+    }
 }
 
 impl LockError {
+    /// The error for a request without any reply: the lock is not known to be held.
+    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
+        let waited = Rounded(waited);
+        let text = format!("MongoDB did not answer the {request} within {waited}");
+        Failure::new(Meaning::NoReply, text).into_error()
+    }
+
     pub(crate) fn meaning(&self) -> Meaning {
         match self {
             Self::Mongo(error) => Meaning::of(error),
@@ -192,7 +245,7 @@ impl LockError {
     /// Whether there are no change streams, on a standalone server or for this user. A service that limits the number of streams refuses
     /// one with another code.
     pub(crate) fn is_without_streams(&self) -> bool {
-        let is_refused = matches!(self, Self::Mongo(error) if code(error) == Some(codes::UNAUTHORIZED));
+        let is_refused = matches!(self, Self::Mongo(error) if code(error) == Some(UNAUTHORIZED));
         is_refused || self.meaning() == Meaning::NoStreams
     }
 
@@ -216,13 +269,8 @@ impl LockError {
                 | Meaning::NoServer
                 | Meaning::NoConnection
         );
-        !is_unsent && code(error) != Some(codes::OVERLOADED) && !error.contains_label(NO_WRITES_PERFORMED)
+        !is_unsent && code(error) != Some(OVERLOADED) && !error.contains_label(NO_WRITES_PERFORMED)
     }
-}
-
-/// The code of an error with which the server has replied.
-pub(crate) fn code(error: &Error) -> Option<i32> {
-    coded(error).map(|(code, ..)| code)
 }
 
 /// Whether the server has rejected the command before it ran it, so that a repetition is harmless. The driver gives the label also
@@ -233,7 +281,7 @@ pub(crate) fn is_rejected(error: &Error) -> bool {
 
 /// Whether the time limit of the command has passed at the server, before its write or while that waited for a majority.
 pub(crate) fn is_max_time_expired(error: &Error) -> bool {
-    code(error) == Some(codes::OUT_OF_TIME)
+    code(error) == Some(OUT_OF_TIME)
 }
 
 /// The values of the unique index in which two documents are equal, if the reply has them.
@@ -258,6 +306,101 @@ fn is_partial(reply: &RawDocument) -> bool {
     matches!(reply.get("writeConcernError"), Ok(Some(_)))
 }
 
+/// A failure that this library has found itself. It is wrapped in an I/O error of the driver, so that
+/// [`LockError::Mongo`] holds every failure of MongoDB.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Failure {
+    meaning: Meaning,
+    text: String,
+    pub(super) help: &'static str,
+    /// Whether the request was not sent.
+    is_unsent: bool,
+    pub(super) source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Failure {
+    fn new(meaning: Meaning, text: impl Into<String>) -> Self {
+        Self {
+            meaning,
+            text: text.into(),
+            help: meaning.help(),
+            is_unsent: meaning == Meaning::EndedRuntime,
+            source: None,
+        }
+    }
+
+    /// The failure inside an error of the driver, if this library has made that error.
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
+        match &*error.kind {
+            ErrorKind::Io(error) => error.get_ref()?.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The error for callers. It is not a `From`, because the compiler would list that to users among the errors that
+    /// `?` converts.
+    fn into_error(self) -> LockError {
+        LockError::Mongo(io::Error::other(self).into())
+    }
+
+    /// A request without an outcome, while the server rejects commands for overload.
+    pub(crate) fn overloaded(request: &str, waited: Duration) -> LockError {
+        let waited = Rounded(waited);
+        let text = format!("MongoDB is overloaded: no outcome of the {request} within {waited}");
+        Self::new(Meaning::Overloaded, text).into_error()
+    }
+
+    /// No server of the deployment can be reached or used, by the driver's text about all of them.
+    pub(crate) fn unreachable(servers: &str, is_unsent: bool) -> LockError {
+        let mut failure = Self::new(Meaning::Unreachable, no_server::of_selection(servers));
+        (failure.help, failure.is_unsent) = (no_server::help(servers), is_unsent);
+        failure.into_error()
+    }
+
+    /// No server belongs to the replica set that the connection string names, or its hosts belong to two replica sets, so that each
+    /// process works with one of them by chance.
+    pub(crate) fn wrong_hosts(said: &str, is_unsent: bool) -> LockError {
+        let failure = Self::new(Meaning::WrongHosts, said);
+        Self { is_unsent, ..failure }.into_error()
+    }
+
+    /// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction or another
+    /// long operation has to end first.
+    pub(crate) fn blocked(name: &str, source: Error) -> LockError {
+        let name = permit_id::shown(name);
+        let text =
+            format!("an open transaction or another long operation blocks the document of lock `{name}`");
+        let (source, failure) = (Some(source.into()), Self::new(Meaning::Blocked, text));
+        Self { source, ..failure }.into_error()
+    }
+
+    /// MongoDB has not confirmed the request that ends a hold. The lock stays taken for this time at most, if no other
+    /// command ends the hold. Without a time MongoDB has finally refused the request, and the lock is released.
+    pub(crate) fn unended(request: &str, name: &str, left: Option<Duration>, source: LockError) -> LockError {
+        let request = match request {
+            "mark" => format!("mark of lock `{name}`, so its work will run again"),
+            request => format!("{request} of lock `{name}`"),
+        };
+        let text = match left.map(Rounded) {
+            Some(left) => {
+                format!("MongoDB did not confirm the {request}; the lock stays taken for at most {left}")
+            }
+            None => format!("MongoDB refused the {request}; the lock is released"),
+        };
+        let mut failure = Self::new(source.meaning(), text);
+        failure.help = source.help();
+        failure.source = Some(source.into());
+        failure.into_error()
+    }
+
+    /// A connection string that the driver does not accept.
+    pub(crate) fn connection_string(reason: &str) -> LockError {
+        let text = format!("the MongoDB connection string is invalid: {reason}");
+        Self::new(Meaning::ConnectionString, text).into_error()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use mongodb::bson::{RawDocumentBuf, doc};
@@ -278,6 +421,15 @@ mod tests {
         let error = LockError::no_reply("acquire request", Duration::from_secs(3));
         assert!(error.meaning().passes());
         assert!(error.to_string().contains("within 3.0 s"), "{error}");
+    }
+
+    #[test]
+    fn a_code_that_is_not_known_passes() {
+        for code in [215, 314, 117, 365, 371, 12586, 12587, 10107, OVERLOADED, 14031] {
+            assert!(Meaning::of_code(code).passes(), "{code}");
+        }
+        assert!(Meaning::of_code(13).is_refusal() && !Meaning::of_code(13).is_final());
+        assert!(Meaning::of_code(11000).is_final());
     }
 
     #[test]

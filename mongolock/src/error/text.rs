@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use super::failure::Failure;
-use super::meaning::Meaning;
+use super::meaning::{Failure, Meaning};
 use super::{Busy, LockError, LossReason, driver_text, no_server};
 use crate::FencingToken;
 use crate::duration::Rounded;

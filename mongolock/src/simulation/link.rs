@@ -9,7 +9,8 @@ use super::stream;
 use super::world::World;
 use crate::LockError;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then};
-use crate::store::{LockStream, Looked, MemoryStore, Replies};
+use crate::store::reply::Replies;
+use crate::store::{LockStream, Looked, MemoryStore};
 
 /// The network between one process and the server, for its store.
 pub(crate) struct Link(pub(super) Arc<Line>);

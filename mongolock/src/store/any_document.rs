@@ -8,10 +8,10 @@ use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 
 use super::info::info;
 use super::mongo::fields::sight;
-use super::mongo::millis;
 use super::reply;
 use super::run::damage;
 use crate::LockError;
+use crate::duration::millis;
 use crate::protocol::{Reply, Row, Then, When};
 
 /// The margins with which a document is read.

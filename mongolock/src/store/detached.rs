@@ -7,7 +7,7 @@ use mongodb::bson::DateTime;
 
 use super::Store;
 use super::error::unfit;
-use super::mongo::millis;
+use crate::duration::millis;
 use crate::protocol::{Ms, Row, RowOrder, Then, When};
 use crate::timing::RELEASE_LIMIT;
 use crate::{LeaseHandle, LockError, LossReason};

@@ -4,8 +4,7 @@ use mongodb::bson::Bson;
 
 use super::mongo::fields::bson;
 use crate::error::driver_text::words;
-use crate::error::failure::Failure;
-use crate::error::meaning::Meaning;
+use crate::error::meaning::{Failure, Meaning};
 use crate::protocol::{Row, Value};
 use crate::{LockError, permit_id};
 

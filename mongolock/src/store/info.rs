@@ -5,9 +5,7 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
 use super::error::unfit;
-use super::look::duration;
-use super::mongo::millis;
-use crate::duration::as_seconds;
+use crate::duration::{as_seconds, from_millis, millis};
 use crate::protocol::{Sight, Value};
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
@@ -139,7 +137,7 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
         fencing_token: FencingToken::from(document.token.long().ok_or_else(wrong_token)?),
         acquired_at,
         expires_at,
-        remaining: duration(sight.until_free(millis(takeover_margin)).unwrap_or_default()),
+        remaining: from_millis(sight.until_free(millis(takeover_margin)).unwrap_or_default()),
     })
 }
 

@@ -7,7 +7,7 @@ use mongodb::bson::{Document, doc};
 use super::info::info;
 use super::mongo::encoder::by_server;
 use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
-use crate::protocol::{Ms, Name, Sight};
+use crate::protocol::{Name, Sight};
 use crate::{LockFilter, LockState, permit_id};
 
 /// The documents that a query reads.
@@ -129,9 +129,4 @@ pub(super) fn literally(text: &str) -> String {
         pattern.push(c);
     }
     pattern
-}
-
-/// A length of time; zero if it is negative.
-pub(crate) fn duration(millis: Ms) -> Duration {
-    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Looked;
-use super::mongo::millis;
+use crate::duration::millis;
 use crate::options::DEFAULT_RETENTION;
 use crate::protocol::{Document, Ms, Name, News, Reply, Row, RowOrder, Sight, Then, Value};
 use crate::sync::lock;

@@ -15,12 +15,14 @@ use tokio::time::{Instant, timeout};
 
 use self::encoder::by_server;
 use self::fields::sight;
+use super::IndexState;
 use super::connection::Connection;
 use super::gate::Gate;
 use super::look::Looked;
 use super::reachability::Reachability;
-use super::{IndexState, Replies, reply};
+use super::reply::{self, Replies};
 use crate::LockError;
+use crate::duration::millis;
 use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
@@ -231,8 +233,4 @@ pub(super) fn documents(batch: Vec<Bson>) -> impl Iterator<Item = Document> {
 /// The server of a command, whatever the connection string says.
 pub(super) fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
-}
-
-pub(crate) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

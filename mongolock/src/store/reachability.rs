@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::home::has_ended;
 use super::refusals::Overload;
-use crate::error::failure::Failure;
-use crate::error::meaning::{Meaning, code};
+use crate::error::driver_text::code;
+use crate::error::meaning::{Failure, Meaning};
 use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
 use crate::{LockError, task};
 

@@ -4,11 +4,17 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
 use serde::de::DeserializeOwned;
 
+use crate::LockError;
 use crate::error::driver_text::coded;
 use crate::error::meaning::Meaning;
+use crate::protocol::Reply;
 
 /// "Waiting for replication timed out": it is unknown whether a majority has the write.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
+
+/// The replies to rows in their order. The error is that of the query after several rows: the command before it may have
+/// applied them.
+pub(crate) type Replies = std::result::Result<Vec<Reply>, LockError>;
 
 /// The result of a command that was run as a plain command: the same as that of the driver's own methods, except that a
 /// row which has missed its document is no failure. A row that `inserts` misses by a duplicate key, because another client
@@ -75,7 +81,7 @@ pub(crate) fn read<T: DeserializeOwned>(error: &Document) -> T {
 mod tests {
     use super::*;
     use crate::LockError;
-    use crate::error::meaning::code;
+    use crate::error::driver_text::code;
 
     /// How the library treats a reply with `ok: 1`.
     #[derive(Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Store;
 use super::error::{any_of, of_change, unfit};
-use super::look::{ALL, Looked, duration};
-use super::mongo::millis;
-use super::{Replies, Store};
+use super::look::{ALL, Looked};
+use super::reply::Replies;
 use crate::LockError;
+use crate::duration::{from_millis, millis};
 use crate::meter::CommandKind;
 use crate::protocol::{Document, Name, Reply, Row, RowOrder, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
@@ -210,7 +211,7 @@ async fn noting_wait(
     let Then::Renew { expiry } = rows[0].then else {
         return command.await;
     };
-    let longest = duration(expiry) / 3;
+    let longest = from_millis(expiry) / 3;
     let note = || trace::renewal_waiting(rows.len(), &rows[0].name, longest);
     task::noting_wait(longest, note, command).await
 }

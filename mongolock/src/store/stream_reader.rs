@@ -17,7 +17,7 @@ use mongodb::error::Error;
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::time::timeout;
 
-use super::change_stream::Change;
+use super::change::Change;
 use super::gate::Passage;
 use super::mongo::{MongoStore, documents, primary};
 use crate::LockError;

@@ -9,8 +9,9 @@ use mongodb::bson::{Document, doc};
 
 use super::Store;
 use super::look::{ALL, Looked};
+use super::mongo::MongoStore;
 use super::mongo::encoder::{by_server, one_of};
-use super::mongo::{MongoStore, millis};
+use crate::duration::millis;
 use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
 use crate::protocol::{LockId, Name, Sight, Then, Until};

@@ -6,9 +6,10 @@ use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::mongo::{MongoStore, millis};
+use super::mongo::MongoStore;
 use super::{IndexState, Store};
 use crate::backoff::spread;
+use crate::duration::millis;
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::meter::CommandKind;
 use crate::timing::{COMMAND_LIMIT, INDEX_AFTER_END, INDEX_BUILD_LIMIT, INDEX_RECHECK};

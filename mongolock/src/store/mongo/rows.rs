@@ -13,9 +13,9 @@ use super::fields::sight;
 use crate::LockError;
 use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, apply};
-use crate::store::Replies;
 use crate::store::error::corrupt;
 use crate::store::look::{ALL, Looked};
+use crate::store::reply::Replies;
 use crate::timing::COMMAND_LIMIT;
 
 impl MongoStore {

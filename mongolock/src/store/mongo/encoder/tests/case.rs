@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 
 use super::LOCKS;
 use super::draw::{GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, row, seed, time};
-use crate::error::meaning;
+use crate::error::driver_text::code;
 use crate::protocol::{Document as Fields, IdKind, Ms, Row, RowOrder, Sight, apply};
 use crate::store::mongo::encoder::Encoder;
 use crate::store::mongo::fields::{bson, sight};
@@ -155,7 +155,7 @@ impl Case {
         let mut effect = Effect::default();
         match ran {
             Err(error) => {
-                let code = meaning::code(&error).unwrap_or_else(|| panic!("no error of the server: {error}"));
+                let code = code(&error).unwrap_or_else(|| panic!("no error of the server: {error}"));
                 effect.errors.push((0, one_code(code)));
             }
             Ok(reply) if self.order.is_none() => {
