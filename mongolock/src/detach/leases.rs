@@ -12,7 +12,6 @@ use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Hold};
 use crate::handle::invalid;
 use crate::options::{OnBusy, Options, check_ttl};
-use crate::store::refusals::Refusals;
 use crate::store::{Store, millis};
 use crate::timing::{NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LeaseHandle, LockError, LockGuard, LockProvider, Permit, task, trace};
@@ -223,7 +222,7 @@ impl LockProvider {
     {
         let (store, begun) = (&self.engine.store, Instant::now());
         handle.check_home(&store.home())?;
-        let (mut repetitions, mut refusals) = (Repetitions::new(RELEASE_REPLY_LIMIT), Refusals::default());
+        let mut repetitions = Repetitions::new(RELEASE_REPLY_LIMIT);
         let (mut is_repetition, mut questions) = (false, MOST_QUESTIONS);
         loop {
             let may_come_back = questions > 0 && self.engine.gives_back(handle.lock_id());
@@ -237,7 +236,7 @@ impl LockProvider {
             };
             if let Some(error) = error {
                 is_repetition |= error.may_be_applied();
-                let is_useless = refusals.end(Instant::now(), &error) || error.is_closed();
+                let is_useless = error.meaning().is_final() || error.is_closed();
                 if is_useless || !repetitions.next().await {
                     return Err(error);
                 }

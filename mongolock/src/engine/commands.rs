@@ -14,7 +14,6 @@ use super::words::{fault, no_reply};
 use crate::core::limits::NO_REPLY;
 use crate::core::{Key, Saw, Span, Time};
 use crate::protocol::{Name, RowOrder};
-use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
@@ -88,12 +87,13 @@ impl Engine {
             Ok(event) => return event,
             Err(failed) => failed,
         };
-        let refusals = &mut *lock(&self.refusals);
-        refusals.note(Instant::now(), &failed.error);
-        let refused_for = if self.store.has_been_connected() {
-            refusals.last_for(Instant::now())
-        } else {
-            Duration::MAX
+        let since = &mut *lock(&self.refused_since);
+        *since = since
+            .or(Some(Instant::now()))
+            .filter(|_| failed.error.meaning().is_refusal());
+        let refused_for = match since {
+            _ if !self.store.has_been_connected() => Duration::MAX,
+            since => since.map(|since| since.elapsed()).unwrap_or_default(),
         };
         let fault = fault(failed, flight.limit, flight.is_group, refused_for);
         Event::Ran(flight.key, Err(fault))
@@ -139,7 +139,7 @@ async fn run(
         Ok(Some(result)) => {
             if result.is_ok() {
                 // The server has accepted the user.
-                *lock(&engine.refusals) = Refusals::default();
+                *lock(&engine.refused_since) = None;
             }
             ends.disarm();
             engine.apply(engine.ended(flight, result));

@@ -106,7 +106,7 @@ impl Engine {
             index_task: Mutex::default(),
             commands: Mutex::default(),
             idle: Notify::new(),
-            refusals: Mutex::default(),
+            refused_since: Mutex::default(),
             process: std::process::id(),
         }
     }

@@ -10,6 +10,7 @@ use std::task::Waker;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::clock::Clock;
@@ -20,7 +21,6 @@ use crate::meter::{LockMeter, Meter};
 use crate::options::{Config, OnBusy, Options};
 use crate::probe::Probe;
 use crate::protocol::Until;
-use crate::store::refusals::Refusals;
 use crate::store::{LeaseId, Store};
 use crate::{FencingToken, LossReason};
 
@@ -52,8 +52,8 @@ pub(crate) struct Engine {
     pub(super) commands: Mutex<Commands>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
-    /// Since when the server has refused the user.
-    pub(super) refusals: Mutex<Refusals>,
+    /// Since when the server has refused the user, with no other reply in between.
+    pub(super) refused_since: Mutex<Option<Instant>>,
     /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay locked for
     /// ever.
     pub(super) process: u32,

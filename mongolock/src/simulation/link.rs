@@ -9,8 +9,7 @@ use super::stream;
 use super::world::World;
 use crate::LockError;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then};
-use crate::store::reply::Replies;
-use crate::store::{LockStream, Looked, MemoryStore};
+use crate::store::{LockStream, Looked, MemoryStore, NotRun};
 
 /// The network between one process and the server, for its store.
 pub(crate) struct Link(pub(super) Arc<Line>);
@@ -26,14 +25,14 @@ impl Link {
         rows: &[Row],
         order: RowOrder,
         limit: Duration,
-    ) -> Result<Replies, LockError> {
+    ) -> Result<Vec<Reply>, NotRun> {
         let (by, sent) = (self.0.number, rows.to_vec());
         let ran = self.0.send(rows.len(), move |world, now, most| {
             world.serve(by, now, &sent, order, most)
         });
         let ran = ran.await?;
         if let [_] = rows {
-            return Ok(Ok(ran));
+            return Ok(ran);
         }
         let is_known = order == RowOrder::Each || matches!(rows[0].then, Then::Rename { .. });
         if !rows.iter().any(Row::acquires)
@@ -44,18 +43,17 @@ impl Link {
                 is_applied: Some(true),
                 sight: None,
             };
-            return Ok(Ok(vec![told; rows.len()]));
+            return Ok(vec![told; rows.len()]);
         }
         let names: Vec<Name> = rows.iter().map(|row| Arc::clone(&row.name)).collect();
-        let found = match self.look(Looked::Names(names), limit).await {
-            Ok(found) => found,
-            Err(error) => return Ok(Err(error)),
-        };
+        let found = self.look(Looked::Names(names), limit).await;
+        let found = found.map_err(|error| NotRun {
+            error,
+            may_be_applied: true,
+        })?;
         let found: HashMap<Name, Sight> = found.into_iter().collect();
-        Ok(Ok(rows
-            .iter()
-            .map(|row| after(row, found.get(&row.name).cloned()))
-            .collect()))
+        let reply = |row: &Row| after(row, found.get(&row.name).cloned());
+        Ok(rows.iter().map(reply).collect())
     }
 
     pub(crate) async fn look(&self, looked: Looked, _: Duration) -> Result<Vec<(Name, Sight)>, LockError> {

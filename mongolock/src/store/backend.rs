@@ -79,17 +79,17 @@ impl Store {
         match self {
             Self::Mongo(store) => {
                 let asking = pin!(store.hello());
-                store.gate.run(CommandKind::Hello, asking).await
+                store.pass(CommandKind::Hello, asking).await
             }
-            Self::Memory(store) => Ok((true, store.server_time())),
+            Self::Memory(store) => Ok((true, DateTime::from_millis(store.now()))),
             #[cfg(test)]
-            Self::Simulated(link) => Ok((true, link.memory().server_time())),
+            Self::Simulated(link) => Ok((true, DateTime::from_millis(link.memory().now()))),
         }
     }
 
     /// The error of every call, if the store cannot have locks.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        self.mongo().map_or(Ok(()), |store| store.gate.check())
+        self.mongo().map_or(Ok(()), MongoStore::check)
     }
 
     /// What the outcomes of commands have shown last. The refusal can also be that of every call.

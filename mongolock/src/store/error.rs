@@ -43,8 +43,6 @@ pub(super) fn corrupt(name: &str, problem: String) -> LockError {
 
 /// The names of the locks of rows for an error that is the error of one of them, which the server does not name.
 pub(super) fn any_of(rows: &[Row]) -> String {
-    const SHOWN: usize = 3;
-    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| &*row.name).collect();
-    let others = if rows.len() > SHOWN { "` or `others" } else { "" };
-    shown.join("` or `") + others
+    let others = if rows.len() > 1 { "` or `others" } else { "" };
+    format!("{}{others}", rows[0].name)
 }

@@ -1,44 +1,25 @@
+//! The commands and streams of a store, which is closed at the end of a shutdown.
+//!
+//! The driver panics on its own task if the runtime ends while a command of a client is in flight or one of its cursors
+//! is open, and `Client::shutdown` waits for all of them. A shutdown therefore ends those of this library itself.
+
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::reachability::Reachability;
+use super::mongo::MongoStore;
 use crate::LockError;
 use crate::error::meaning::Meaning;
 use crate::meter::{CommandKind, CommandMeter};
-use crate::options::check_database;
 use crate::task::with_reply_limit;
 use crate::timing::CLOSE_LIMIT;
-
-/// The commands and streams of a store that is closed at the end of a shutdown.
-///
-/// The driver panics on its own task if the runtime ends while a command of a client is in flight or one of its cursors
-/// is open, and `Client::shutdown` waits for all of them. A shutdown therefore ends those of this library itself.
-pub(super) struct Gate {
-    is_closed: watch::Sender<bool>,
-    meter: CommandMeter,
-    /// What is known about the servers of the client.
-    servers: Arc<Reachability>,
-    /// Whether the database can have locks; if not, every command has the error.
-    database: Result<(), LockError>,
-}
 
 /// A stream that is open, counted until it is dropped.
 pub(crate) struct Passage(watch::Receiver<bool>);
 
-impl Gate {
-    pub(super) fn new(servers: Arc<Reachability>, database: &str) -> Self {
-        Self {
-            is_closed: watch::Sender::new(false),
-            meter: CommandMeter::default(),
-            servers,
-            database: check_database(database),
-        }
-    }
-
+impl MongoStore {
     /// The error of every call, if the database cannot have locks, or the hosts of the connection string belong to two
     /// replica sets.
     pub(super) fn check(&self) -> Result<(), LockError> {
@@ -46,7 +27,7 @@ impl Gate {
         self.servers.two_sets(true)
     }
 
-    /// Begins to count something that ends when the gate is closed.
+    /// Begins to count something that ends when the store is closed.
     pub(super) fn enter(&self) -> Result<Passage, LockError> {
         let passage = Passage(self.is_closed.subscribe());
         if *self.is_closed.borrow() {
@@ -55,10 +36,10 @@ impl Gate {
         Ok(passage)
     }
 
-    /// Runs a command until its reply, or until the gate is closed; those for which an operator or a health check waits may begin
+    /// Runs a command until its reply, or until the store is closed; those for which an operator or a health check waits may begin
     /// after that. One in a session of the caller runs to its end. The command is pinned by the caller, because each function that
     /// took it by value would double the size of its future.
-    pub(super) async fn run<T>(
+    pub(super) async fn pass<T>(
         &self,
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
@@ -75,12 +56,19 @@ impl Gate {
         } else {
             self.check()?;
         }
-        let reply = match (self.enter(), kind) {
-            (Ok(mut passage), kind) if kind != CommandKind::Commit => {
-                passage.run(self.send(kind, command)).await
+        // Callers soon get an error if it cannot be sent. The commands of the engine and of streams have limits of their own.
+        let sending = pin!(async {
+            let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
+            if fails_in_outage || is_of_operator(kind) {
+                self.servers.run(fails_in_outage, with_reply_limit(command)).await
+            } else {
+                command.await
             }
-            (Err(error), kind) if kind != CommandKind::Commit && !is_of_operator(kind) => Err(error),
-            (_, kind) => self.send(kind, command).await,
+        });
+        let reply = match self.enter() {
+            Ok(mut passage) if kind != CommandKind::Commit => passage.run(sending).await,
+            Err(error) if kind != CommandKind::Commit && !is_of_operator(kind) => Err(error),
+            _ => sending.await,
         };
         self.servers.overload.note(&reply);
         if !is_of_hold && reply.is_ok() {
@@ -92,25 +80,8 @@ impl Gate {
         reply
     }
 
-    /// Waits for the reply to a command. Callers soon get an error if it cannot be sent. The commands of the engine and
-    /// of streams have limits of their own.
-    async fn send<T>(
-        &self,
-        kind: CommandKind,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
-        if is_of_operator(kind) {
-            self.servers.run(fails_in_outage, with_reply_limit(command)).await
-        } else if fails_in_outage {
-            self.servers.run(true, command).await
-        } else {
-            command.await
-        }
-    }
-
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
-    pub(super) async fn close(&self) {
+    pub(super) async fn close_gate(&self) {
         self.is_closed.send_replace(true);
         // A task can be late only if its runtime is blocked.
         let _ = timeout(CLOSE_LIMIT, self.is_closed.closed()).await;
@@ -153,18 +124,22 @@ impl Passage {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::pin::pin;
+    use std::sync::Arc;
+
+    use mongodb::Client;
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn closing_ends_commands_and_streams_and_waits_until_they_are_dropped() {
-        let gate = Arc::new(Gate::new(Arc::default(), "app"));
+        let client = Client::with_uri_str("mongodb://127.0.0.1:1").await.unwrap();
+        let store = MongoStore::new(&client.database("app"), "locks", None, Arc::default());
+        let gate = Arc::new(store);
         let stream = gate.enter().unwrap();
         let running = Arc::clone(&gate);
         let command = tokio::spawn(async move {
             running
-                .run(CommandKind::Renew, pin!(pending::<Result<(), _>>()))
+                .pass(CommandKind::Renew, pin!(pending::<Result<(), _>>()))
                 .await
         });
         tokio::task::yield_now().await;
@@ -173,16 +148,20 @@ mod tests {
             tokio::time::sleep(CLOSE_LIMIT / 2).await;
             drop(stream);
         };
-        tokio::join!(gate.close(), dropping);
+        tokio::join!(gate.close_gate(), dropping);
         assert_eq!(begun.elapsed(), CLOSE_LIMIT / 2);
         let error = command.await.unwrap().unwrap_err();
         assert!(error.meaning() == Meaning::Closed, "{error}");
         assert!(gate.enter().is_err());
         assert!(
-            gate.run(CommandKind::Renew, pin!(async { Ok(()) }))
+            gate.pass(CommandKind::Renew, pin!(async { Ok(()) }))
                 .await
                 .is_err()
         );
-        assert!(gate.run(CommandKind::Admin, pin!(async { Ok(()) })).await.is_ok());
+        assert!(
+            gate.pass(CommandKind::Admin, pin!(async { Ok(()) }))
+                .await
+                .is_ok()
+        );
     }
 }

@@ -48,10 +48,9 @@ impl Looked {
                 });
                 doc! { "$and": taken }
             }
-            Self::Owner(owner) => doc! { "$and": [
-                conditions(&LockFilter::new()),
-                { "lockId": of_owner(KEPT_PREFIX, owner) },
-            ] },
+            Self::Owner(owner) => {
+                doc! { "_id": { "$type": "string" }, "lockId": of_owner(KEPT_PREFIX, owner) }
+            }
         }
     }
 

@@ -156,10 +156,6 @@ impl MemoryStore {
                 let found = names.iter().filter_map(|name| by_name.get_key_value(name));
                 found.collect()
             }
-            Looked::Permits(group) => {
-                let later = by_name.range(Arc::clone(group)..);
-                later.take_while(|(name, _)| name.starts_with(&**group)).collect()
-            }
             _ => by_name.iter().collect(),
         };
         found.sort_by_key(|(name, _)| *name);
@@ -176,11 +172,6 @@ impl MemoryStore {
     fn report(&self, name: &Name, sight: Option<Sight>) {
         let name = Arc::clone(name);
         let _ = self.events.send(News { name, sight });
-    }
-
-    /// The time of the store's clock.
-    pub(crate) fn server_time(&self) -> DateTime {
-        DateTime::from_millis(self.now())
     }
 
     /// The time of the store's clock in whole milliseconds, as MongoDB keeps its dates.

@@ -17,13 +17,13 @@ use self::encoder::by_server;
 use self::fields::sight;
 use super::IndexState;
 use super::connection::Connection;
-use super::gate::Gate;
 use super::look::Looked;
 use super::reachability::Reachability;
-use super::reply::{self, Replies};
+use super::reply::{self, NotRun};
 use crate::LockError;
 use crate::duration::millis;
-use crate::meter::CommandKind;
+use crate::meter::{CommandKind, CommandMeter};
+use crate::options::check_database;
 use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
@@ -35,19 +35,20 @@ pub(crate) struct MongoStore {
     pub(super) locks: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
-    /// The client, if this library has made it.
-    connection: Option<Arc<Connection>>,
+    /// The provider's share of the client, if this library has made it; `None` after a shutdown.
+    connection: std::sync::Mutex<Option<(Arc<()>, Arc<Connection>)>>,
     /// What is known about the servers of the client.
     pub(super) servers: Arc<Reachability>,
     /// What the outcomes of commands have shown last.
     pub(super) shown: std::sync::Mutex<Shown>,
-    /// What ends the commands at the end of a shutdown.
-    pub(super) gate: Gate,
+    /// Whether a shutdown has ended the commands and streams.
+    pub(super) is_closed: watch::Sender<bool>,
+    pub(super) meter: CommandMeter,
+    /// Whether the database can have locks; if not, every command has the error.
+    pub(super) database: Result<(), LockError>,
     /// The state of the index at its last check; `None` before that, and since a stream has ended with the collection of the locks,
     /// which was dropped or renamed.
     pub(super) index: watch::Sender<Option<IndexState>>,
-    /// The provider's share of that client; `None` after a shutdown.
-    share: std::sync::Mutex<Option<Arc<()>>>,
 }
 
 /// What the outcomes of commands have shown last.
@@ -68,26 +69,26 @@ impl MongoStore {
         connection: Option<Arc<Connection>>,
         servers: Arc<Reachability>,
     ) -> Self {
-        let share = connection
-            .as_ref()
-            .map(|connection| Arc::clone(&connection.users));
+        let shared = |connection: Arc<Connection>| (Arc::clone(&connection.users), connection);
         Self {
             locks: database.collection(collection),
             index_check: Mutex::default(),
-            connection,
-            gate: Gate::new(Arc::clone(&servers), database.name()),
+            connection: std::sync::Mutex::new(connection.map(shared)),
+            is_closed: watch::Sender::default(),
+            meter: CommandMeter::default(),
+            database: check_database(database.name()),
             servers,
             index: watch::Sender::default(),
             shown: std::sync::Mutex::default(),
-            share: std::sync::Mutex::new(share),
         }
     }
 
     /// Ends every command and stream, and the client if this library has made it and no other provider uses it.
     pub(super) async fn close(&self) {
-        self.gate.close().await;
-        let was_user = lock(&self.share).take().is_some();
-        if let Some(connection) = self.connection.as_ref().filter(|_| was_user) {
+        self.close_gate().await;
+        let used = lock(&self.connection).take();
+        if let Some((share, connection)) = used {
+            drop(share);
             connection.shut_down_if_unused().await;
         }
     }
@@ -118,18 +119,20 @@ impl MongoStore {
     }
 
     /// Notes what the outcome of rows says: whether the server refuses the user, and whether it refuses releases.
-    fn note(&self, then: &Then, ran: &Result<Replies, LockError>) {
+    fn note(&self, then: &Then, ran: &Result<Vec<Reply>, NotRun>) {
         let has_ended = |reply: &Reply| reply.is_applied != Some(false);
         let mut shown = lock(&self.shown);
         match (then, ran) {
             (Then::Claim { .. } | Then::Renew { .. }, Ok(_)) => shown.refusal = None,
-            (Then::Claim { .. } | Then::Renew { .. }, Err(error)) if error.meaning().is_refusal() => {
+            (Then::Claim { .. } | Then::Renew { .. }, Err(NotRun { error, .. }))
+                if error.meaning().is_refusal() =>
+            {
                 shown.refusal = Some(error.clone());
             }
-            (Then::End { .. }, Ok(Ok(replies))) if !replies.iter().any(has_ended) => {}
+            (Then::End { .. }, Ok(replies)) if !replies.iter().any(has_ended) => {}
             (Then::End { .. }, Ok(_)) => shown.refused_release = None,
             // A refusal of the user is that of acquires and renewals, too.
-            (Then::End { .. }, Err(error)) if error.meaning().is_final() => {
+            (Then::End { .. }, Err(NotRun { error, .. })) if error.meaning().is_final() => {
                 shown.refused_release = Some(error.clone());
             }
             _ => {}
@@ -167,7 +170,7 @@ impl MongoStore {
         let sending = database.run_command(command).selection_criteria(primary());
         let sending = driver_call(sending.into_future());
         let sending = pin!(async { Ok(reply::outcome(sending.await, inserts)?) });
-        self.gate.run(kind, sending).await
+        self.pass(kind, sending).await
     }
 
     /// The documents in the reply to a command that reads, which has all of them in one batch.

@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::home::has_ended;
-use super::refusals::Overload;
+use super::overload::Overload;
 use crate::error::driver_text::code;
 use crate::error::meaning::{Failure, Meaning};
 use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};

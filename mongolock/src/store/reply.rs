@@ -7,14 +7,27 @@ use serde::de::DeserializeOwned;
 use crate::LockError;
 use crate::error::driver_text::coded;
 use crate::error::meaning::Meaning;
-use crate::protocol::Reply;
 
 /// "Waiting for replication timed out": it is unknown whether a majority has the write.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
-/// The replies to rows in their order. The error is that of the query after several rows: the command before it may have
-/// applied them.
-pub(crate) type Replies = std::result::Result<Vec<Reply>, LockError>;
+/// Why a command has no replies.
+#[derive(Debug)]
+pub(crate) struct NotRun {
+    pub(crate) error: LockError,
+    /// Whether its writes may have been applied, whatever the error says: it is that of the query after them.
+    pub(crate) may_be_applied: bool,
+}
+
+impl From<LockError> for NotRun {
+    fn from(error: LockError) -> Self {
+        let may_be_applied = false;
+        Self {
+            error,
+            may_be_applied,
+        }
+    }
+}
 
 /// The result of a command that was run as a plain command: the same as that of the driver's own methods, except that a
 /// row which has missed its document is no failure. A row that `inserts` misses by a duplicate key, because another client

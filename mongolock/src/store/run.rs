@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Store;
 use super::error::{any_of, of_change, unfit};
 use super::look::{ALL, Looked};
-use super::reply::Replies;
+use super::reply::NotRun;
 use crate::LockError;
 use crate::duration::{from_millis, millis};
 use crate::meter::CommandKind;
@@ -19,23 +19,6 @@ use crate::{permit_id, task, trace};
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
 pub(crate) const PAGE_SIZE: u32 = 1000;
-
-/// Why a command has no replies.
-pub(crate) struct NotRun {
-    pub(crate) error: LockError,
-    /// Whether its writes may have been applied, whatever the error says.
-    pub(crate) may_be_applied: bool,
-}
-
-impl From<LockError> for NotRun {
-    fn from(error: LockError) -> Self {
-        let may_be_applied = false;
-        Self {
-            error,
-            may_be_applied,
-        }
-    }
-}
 
 impl Store {
     /// Runs these rows with this limit at the server. After an error some of them may have been
@@ -51,15 +34,13 @@ impl Store {
                 let command = pin!(store.run(kind(&rows[0]), rows, order, limit));
                 noting_wait(rows, command).await
             }
-            Self::Memory(store) => Ok(Ok(store.run(rows, order))),
+            Self::Memory(store) => Ok(store.run(rows, order)),
             #[cfg(test)]
             Self::Simulated(link) => link.run(rows, order, limit).await,
         };
-        // The query is sent after the writes.
-        let may_be_applied = matches!(ran, Ok(Err(_)));
-        let replies = ran.flatten().map_err(|error| NotRun {
-            error: of_change(&any_of(rows), error),
-            may_be_applied,
+        let replies = ran.map_err(|not_run| NotRun {
+            error: of_change(&any_of(rows), not_run.error),
+            ..not_run
         })?;
         match rows.iter().zip(&replies).find_map(damage) {
             Some(damage) => Err(damage.into()),
@@ -206,8 +187,8 @@ fn kind(row: &Row) -> CommandKind {
 /// Reports renewals that wait for a connection for a third of the lease.
 async fn noting_wait(
     rows: &[Row],
-    command: impl Future<Output = Result<Replies, LockError>>,
-) -> Result<Replies, LockError> {
+    command: impl Future<Output = Result<Vec<Reply>, NotRun>>,
+) -> Result<Vec<Reply>, NotRun> {
     let Then::Renew { expiry } = rows[0].then else {
         return command.await;
     };

@@ -80,7 +80,7 @@ impl StreamReader {
     ) -> Result<Self, LockError> {
         let mut reader = Self {
             cursor: None,
-            passage: store.gate.enter()?,
+            passage: store.enter()?,
             store: store.clone(),
             pipeline,
             is_live: matches!(begin, Begin::Now),
@@ -207,7 +207,7 @@ impl StreamReader {
             .max_time(STREAM_AWAIT);
         let opening = async { Ok(Box::new(driver_call(opening.batch()).await?)) };
         let opening = pin!(within(self.limit(), opening));
-        self.store.gate.run(CommandKind::Stream, opening).await
+        self.store.pass(CommandKind::Stream, opening).await
     }
 
     /// The time that a reply may take.

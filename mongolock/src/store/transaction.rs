@@ -69,7 +69,7 @@ impl Store {
         let locks = database.collection::<Document>(&namespace.coll);
         let update = locks.update_many(claimed_by(keys), vec![guard_stage(change)]);
         let updating = pin!(async { Ok(update.session(session).await?) });
-        match store.gate.run(CommandKind::Commit, updating).await {
+        match store.pass(CommandKind::Commit, updating).await {
             Ok(updated) if updated.matched_count == keys.len() as u64 => Ok(GuardOutcome::Guarded),
             Ok(_) if store.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
             Err(error) if error.meaning() != Meaning::Conflict => Err(error),

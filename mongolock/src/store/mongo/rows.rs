@@ -15,21 +15,20 @@ use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, apply};
 use crate::store::error::corrupt;
 use crate::store::look::{ALL, Looked};
-use crate::store::reply::Replies;
+use crate::store::reply::NotRun;
 use crate::timing::COMMAND_LIMIT;
 
 impl MongoStore {
-    /// Runs these rows. An error of the query alone is the inner one: the rows may have been
-    /// applied.
+    /// Runs these rows.
     pub(in crate::store) async fn run(
         &self,
         kind: CommandKind,
         rows: &[Row],
         order: RowOrder,
         limit: Duration,
-    ) -> Result<Replies, LockError> {
+    ) -> Result<Vec<Reply>, NotRun> {
         let ran = match rows {
-            [row] => self.run_one(kind, row, limit).await.map(|reply| Ok(vec![reply])),
+            [row] => self.run_one(kind, row, limit).await,
             // The future is on the heap, so that the task for a single lock is not larger.
             rows => Box::pin(self.run_several(kind, rows, order, limit)).await,
         };
@@ -37,14 +36,14 @@ impl MongoStore {
         ran
     }
 
-    async fn run_one(&self, kind: CommandKind, row: &Row, limit: Duration) -> Result<Reply, LockError> {
+    async fn run_one(&self, kind: CommandKind, row: &Row, limit: Duration) -> Result<Vec<Reply>, NotRun> {
         let command = by_server().one(self.locks.name(), row);
         let reply = self.write(kind, command, limit, row.may_insert()).await?;
-        match reply.get_document("value").ok().map(sight) {
-            Some(seen) if row.may_insert() => Ok(after(row, Some(seen), None)),
-            Some(before) => applied(row, before),
-            None => Ok(Reply::UNSEEN),
-        }
+        Ok(vec![match reply.get_document("value").ok().map(sight) {
+            Some(seen) if row.may_insert() => after(row, Some(seen), None),
+            Some(before) => applied(row, before)?,
+            None => Reply::UNSEEN,
+        }])
     }
 
     async fn run_several(
@@ -53,7 +52,7 @@ impl MongoStore {
         rows: &[Row],
         order: RowOrder,
         limit: Duration,
-    ) -> Result<Replies, LockError> {
+    ) -> Result<Vec<Reply>, NotRun> {
         let command = by_server().several(self.locks.name(), rows, order);
         let inserts = rows.iter().any(Row::may_insert);
         let reply = self.write(kind, command, limit, inserts).await?;
@@ -71,16 +70,18 @@ impl MongoStore {
                 is_applied: are_applied,
                 sight: None,
             };
-            return Ok(Ok(vec![told; rows.len()]));
+            return Ok(vec![told; rows.len()]);
         }
         let looked = Looked::Names(rows.iter().map(|row| Arc::clone(&row.name)).collect());
         // With less than a majority a failover could take an acquisition back.
         let found = self.find(kind, &looked, None, ALL, limit).await;
-        Ok(found.map(|found| {
-            let found: HashMap<Name, Sight> = found.into_iter().collect();
-            let reply = |row: &Row| after(row, found.get(&row.name).cloned(), are_applied);
-            rows.iter().map(reply).collect()
-        }))
+        let found = found.map_err(|error| NotRun {
+            error,
+            may_be_applied: true,
+        })?;
+        let found: HashMap<Name, Sight> = found.into_iter().collect();
+        let reply = |row: &Row| after(row, found.get(&row.name).cloned(), are_applied);
+        Ok(rows.iter().map(reply).collect())
     }
 
     /// Sends a command that needs the rights of an acquire and writes nothing: its `$switch` has no branch for any document.
@@ -92,7 +93,10 @@ impl MongoStore {
         let asked = self
             .write(CommandKind::Acquire, command, COMMAND_LIMIT, true)
             .await;
-        self.note(&Then::Renew { expiry: 0 }, &asked.map(|_| Ok(Vec::new())));
+        self.note(
+            &Then::Renew { expiry: 0 },
+            &asked.map(|_| Vec::new()).map_err(NotRun::from),
+        );
     }
 }
 

@@ -45,7 +45,7 @@ async fn by_the_clock(
         .await;
     let ended = clock().await;
     let context = format!("{kind:?}: {row:?} of {document:?} from {begun} to {ended}: {ran:?}");
-    let Some(reply) = ran.flatten().ok().and_then(|mut replies| replies.pop()) else {
+    let Some(reply) = ran.ok().and_then(|mut replies| replies.pop()) else {
         panic!("{context}");
     };
     let found = read(database).await;
