@@ -77,12 +77,12 @@ pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 // The hosts of a connection string.
 
-/// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits this
-/// long for a connection.
+/// The time for which a host that the driver has removed is asked for its primary: the driver itself waits this long for
+/// a connection.
 pub(crate) const SEED_LIMIT: Duration = Duration::from_secs(10);
 
-/// The time after the removal of a host for which calls wait for its reply: a far host replies within it, and a silent
-/// one delays only the first call of a process.
+/// The time for which calls wait until the hosts are compared: a far host replies within it, and a silent one delays only
+/// the first calls of a process.
 pub(crate) const SEED_WAIT: Duration = Duration::from_secs(2);
 
 // Health.

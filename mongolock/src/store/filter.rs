@@ -60,11 +60,8 @@ impl LockFilter {
 
     /// Whether the lock or permit that is shown with this name meets the conditions about names.
     pub(crate) fn admits_name(&self, name: &str) -> bool {
-        self.name.as_deref().is_none_or(|own| own == name)
-            && self
-                .prefix
-                .as_deref()
-                .is_none_or(|prefix| name.starts_with(prefix))
+        let (own, prefix) = (self.name.as_deref(), self.prefix.as_deref());
+        own.is_none_or(|own| own == name) && prefix.is_none_or(|prefix| name.starts_with(prefix))
     }
 
     /// Whether a lock meets the conditions, by the rules of the query in `store/look.rs`; the limit is not checked.

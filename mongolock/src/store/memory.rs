@@ -108,15 +108,11 @@ impl MemoryStore {
         if row.may_insert() {
             documents.sweep(now);
         }
-        let Documents {
-            by_name,
-            greatest_deleted_token,
-            ..
-        } = documents;
+        let (by_name, deleted) = (&mut documents.by_name, documents.greatest_deleted_token);
         let document = match by_name.get_mut(&row.name) {
             Some(document) => document,
             None if row.may_insert() => by_name.entry(Arc::clone(&row.name)).or_insert(Document {
-                token: Value::Long(*greatest_deleted_token),
+                token: Value::Long(deleted),
                 ..Document::default()
             }),
             None => return Reply::UNSEEN,
@@ -132,7 +128,9 @@ impl MemoryStore {
         let is_acquired = is_applied && matches!(row.then, Then::Claim { .. });
         let is_news = is_acquired || former_id != document.lock_id;
         if is_news && self.events.receiver_count() > 0 {
-            self.report(&row.name, sight.clone());
+            let (name, sight) = (Arc::clone(&row.name), sight.clone());
+            // There may be no waiter left.
+            let _ = self.events.send(News { name, sight });
         }
         Reply {
             is_applied: Some(is_applied),
@@ -166,12 +164,6 @@ impl MemoryStore {
         });
         let wanted = seen.filter(|(name, sight)| looked.admits(name, sight));
         wanted.take(most as usize).collect()
-    }
-
-    /// Reports an event to the waiters; it is an error if there are none.
-    fn report(&self, name: &Name, sight: Option<Sight>) {
-        let name = Arc::clone(name);
-        let _ = self.events.send(News { name, sight });
     }
 
     /// The time of the store's clock in whole milliseconds, as MongoDB keeps its dates.

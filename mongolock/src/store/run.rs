@@ -12,7 +12,7 @@ use super::reply::NotRun;
 use crate::LockError;
 use crate::duration::{from_millis, millis};
 use crate::meter::CommandKind;
-use crate::protocol::{Document, Name, Reply, Row, RowOrder, Sight, Then, When};
+use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
 use crate::{permit_id, task, trace};
 
@@ -202,16 +202,11 @@ pub(super) fn damage((row, reply): (&Row, &Reply)) -> Option<LockError> {
     let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
         return None;
     };
-    let sight = reply.sight.as_ref()?;
-    let Document {
-        expires_at, token, ..
-    } = &sight.document;
-    match () {
-        () if sight.has("") => None,
-        () if sight.has(id) && token.long().is_none() => {
-            Some(unfit(&row.name, "fencingToken", token, "a 64-bit integer"))
-        }
-        () if expires_at.date().is_none() => Some(unfit(&row.name, "expiresAt", expires_at, "a date")),
-        () => None,
+    let sight = reply.sight.as_ref().filter(|sight| !sight.has(""))?;
+    let (end, token) = (&sight.document.expires_at, &sight.document.token);
+    if sight.has(id) && token.long().is_none() {
+        return Some(unfit(&row.name, "fencingToken", token, "a 64-bit integer"));
     }
+    let unfit = || unfit(&row.name, "expiresAt", end, "a date");
+    end.date().is_none().then(unfit)
 }

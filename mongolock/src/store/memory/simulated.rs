@@ -57,8 +57,8 @@ impl MemoryStore {
             .collect();
         over.sort_unstable();
         documents.retain(|name, _| over.binary_search(name).is_err());
-        for name in &over {
-            self.report(name, None);
+        for name in over.iter().cloned() {
+            let _ = self.events.send(News { name, sight: None });
         }
         over
     }
