@@ -1,5 +1,6 @@
 //! Sends the commands of the core, in the order of its decisions.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,18 +170,13 @@ async fn perform(store: &Store, command: &Command) -> Result<Event, NotRun> {
     })
 }
 
-/// Sends one query for all locks, and one for each semaphore.
+/// Sends one query for all locks and semaphores.
 async fn look_each(store: &Store, looks: &[Name], limit: Duration) -> Result<Vec<Saw>, LockError> {
-    let names = looks.iter().filter(|name| !permit_id::is_group(name));
-    let names = names.cloned().collect();
-    let mut found = store.sights(names, limit).await?;
-    let mut saw = Vec::with_capacity(looks.len());
-    for name in looks {
-        saw.push(if permit_id::is_group(name) {
-            store.permits(name, limit).await?
-        } else {
-            found.remove(name).map(|sight| (0, sight)).into_iter().collect()
-        });
+    let mut saws: HashMap<Arc<str>, Saw> = HashMap::new();
+    for (name, sight) in store.look(looks.to_vec(), limit).await? {
+        let saw = saws.entry(Arc::from(permit_id::awaited(&name))).or_default();
+        saw.push((permit_id::number(&name).unwrap_or_default(), sight));
     }
-    Ok(saw)
+    let saw = |look: &Name| saws.remove(look).unwrap_or_default();
+    Ok(looks.iter().map(saw).collect())
 }

@@ -116,10 +116,12 @@ impl Lock<Permits> {
         let (store, permits) = (Arc::clone(&self.engine.store), self.kind.number);
         store.check()?;
         let group = permit_id::group(self.name());
-        let look = async move { store.permits(&group, COMMAND_LIMIT).await };
+        let look = async move { store.look(vec![group], COMMAND_LIMIT).await };
         let found = task::start(task::within(COMMAND_LIMIT, look)).await?;
         let margin = millis(self.engine.config.options.takeover_margin);
-        let is_taken = |(number, sight): &(u32, Sight)| *number < permits && !sight.is_free(margin);
+        let is_taken = |(name, sight): &(Arc<str>, Sight)| {
+            permit_id::number(name).is_some_and(|number| number < permits) && !sight.is_free(margin)
+        };
         let taken = found.iter().filter(|permit| is_taken(permit)).count();
         Ok(permits.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
     }

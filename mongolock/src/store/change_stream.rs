@@ -6,12 +6,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use super::Store;
-use super::look::{begins_with, literally, of_names};
+use super::look::{of_names, one_of_these};
 use super::stream_reader::{Begin, StreamReader};
 use crate::error::meaning::Meaning;
 use crate::protocol::{Name, News};
 use crate::timing::STREAM_AWAIT;
-use crate::{LockError, LockFilter, permit_id};
+use crate::{LockError, LockFilter};
 
 /// The stream for the waiters of a process.
 pub(crate) enum LockStream {
@@ -68,24 +68,16 @@ fn pipeline(names: Option<Document>) -> Vec<Document> {
 /// The field with the `_id` of the document that has changed.
 const ID: &str = "documentKey._id";
 
-/// The condition for awaited locks, and for any permit of a semaphore.
-fn awaited(names: &[Name]) -> Document {
-    let (groups, names): (Vec<&str>, Vec<&str>) = names
-        .iter()
-        .map(AsRef::as_ref)
-        .partition(|name| permit_id::is_group(name));
-    let groups = groups.into_iter().map(|group| begins_with(&literally(group)));
-    let mut ids: Vec<Document> = groups.map(|group| doc! { ID: group }).collect();
-    ids.insert(0, doc! { ID: { "$in": names } });
-    doc! { "$or": ids }
-}
-
 impl Store {
     /// Opens the stream of the acquisitions, releases and deletions of these locks; without names it reports all.
     pub(crate) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
         match self {
             Self::Mongo(store) => {
-                let opening = StreamReader::begin(store, pipeline(names.map(awaited)), Begin::Now);
+                let opening = StreamReader::begin(
+                    store,
+                    pipeline(names.map(|names| one_of_these(names, ID))),
+                    Begin::Now,
+                );
                 Ok(LockStream::Mongo(Box::new(opening.await?)))
             }
             Self::Memory(store) => Ok(LockStream::Memory(store.events.subscribe())),

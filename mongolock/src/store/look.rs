@@ -1,5 +1,6 @@
 //! The documents that a query reads: for the server, and in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -13,10 +14,9 @@ use crate::{LockFilter, LockState, permit_id};
 /// The documents that a query reads.
 #[derive(Debug, Clone)]
 pub(crate) enum Looked {
-    /// Those of these locks and permits.
+    /// Those of these locks and permits. The name of a semaphore's group means all of its permits, also those beyond the number that
+    /// a caller knows.
     Names(Vec<Name>),
-    /// Those of all permits of the semaphore whose group has this name, also beyond the number that a caller knows.
-    Permits(Name),
     /// Those of the locks that meet the filter, whose limit does not count.
     Filter(LockFilter),
     /// Those that meet the name and the prefix of the filter, and name a holder or have a mark.
@@ -32,13 +32,7 @@ impl Looked {
     /// The query of the server. For an owner it finds others as well, which begin like a mark.
     pub(super) fn query(&self) -> Document {
         match self {
-            Self::Names(names) => {
-                doc! { "_id": { "$in": names.iter().map(AsRef::as_ref).collect::<Vec<&str>>() } }
-            }
-            Self::Permits(group) => {
-                let end = permit_id::end_of_ids(&group[..group.len() - 1]);
-                doc! { "_id": { "$gte": &**group, "$lt": end } }
-            }
+            Self::Names(names) => one_of_these(names, "_id"),
             Self::Filter(filter) => conditions(filter),
             Self::Taken(filter) => {
                 let mut taken = of_names(filter, "_id");
@@ -58,8 +52,10 @@ impl Looked {
     pub(super) fn admits(&self, name: &str, sight: &Sight) -> bool {
         let id = sight.lock_id().unwrap_or_default();
         match self {
-            Self::Names(names) => names.iter().any(|own| **own == *name),
-            Self::Permits(group) => permit_id::awaited(name) == &**group,
+            Self::Names(names) => {
+                let group = permit_id::awaited(name);
+                names.iter().any(|own| **own == *name || **own == *group)
+            }
             Self::Filter(filter) => info(name, sight, Duration::ZERO).is_ok_and(|info| filter.admits(&info)),
             Self::Taken(filter) => {
                 filter.admits_name(permit_id::shown(name)) && !lock_id::taken_by(id).is_empty()
@@ -67,6 +63,19 @@ impl Looked {
             Self::Owner(owner) => !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner),
         }
     }
+}
+
+/// The condition for a field with the `_id` of one of these locks and permits, or of any permit of these groups.
+pub(super) fn one_of_these(names: &[Name], field: &str) -> Document {
+    let names = names.iter().map(AsRef::as_ref);
+    let (groups, names): (Vec<&str>, Vec<&str>) = names.partition(|name| permit_id::is_group(name));
+    let permits = |group: &str| {
+        let end = permit_id::end_of_ids(&group[..group.len() - 1]);
+        doc! { field: { "$gte": group, "$lt": end } }
+    };
+    let mut any = vec![doc! { field: { "$in": names } }];
+    any.extend(groups.into_iter().map(permits));
+    doc! { "$or": any }
 }
 
 /// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit.
@@ -93,10 +102,8 @@ fn conditions(filter: &LockFilter) -> Document {
 
 /// The conditions of a filter for a field with the `_id` of a lock, or of a permit of a semaphore.
 pub(super) fn of_names(filter: &LockFilter, field: &str) -> Vec<Document> {
-    let name = filter.name.as_ref().map(|name| {
-        let permits = begins_with(&literally(&permit_id::group(name)));
-        doc! { "$or": [{ field: name }, { field: permits }] }
-    });
+    let name = filter.name.as_deref();
+    let name = name.map(|name| one_of_these(&[Arc::from(name), permit_id::group(name)], field));
     let prefix = filter.prefix.as_ref();
     let prefix = prefix.map(|prefix| doc! { field: begins_with(&literally(prefix)) });
     name.into_iter().chain(prefix).collect()
@@ -108,12 +115,12 @@ fn of_owner(prefix: &str, owner: &str) -> Document {
 }
 
 /// The condition for a text that begins with this pattern.
-pub(super) fn begins_with(pattern: &str) -> Document {
+fn begins_with(pattern: &str) -> Document {
     doc! { "$regex": format!("^{pattern}") }
 }
 
 /// The regular expression that matches exactly this text.
-pub(super) fn literally(text: &str) -> String {
+fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\0' {

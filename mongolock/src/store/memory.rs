@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::Looked;
 use crate::duration::millis;
 use crate::options::DEFAULT_RETENTION;
+use crate::permit_id;
 use crate::protocol::{Document, Ms, Name, News, Reply, Row, RowOrder, Sight, Then, Value};
 use crate::sync::lock;
 
@@ -150,7 +151,7 @@ impl MemoryStore {
         let now = Some(self.now());
         let by_name = &lock(&self.documents).by_name;
         let mut found: Vec<(&Name, &Document)> = match looked {
-            Looked::Names(names) => {
+            Looked::Names(names) if !names.iter().any(|name| permit_id::is_group(name)) => {
                 let found = names.iter().filter_map(|name| by_name.get_key_value(name));
                 found.collect()
             }

@@ -1,6 +1,5 @@
 //! Runs rows, and reads documents. Each command is sent at once: the core has checked that one more may be in flight.
 
-use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::duration::{from_millis, millis};
 use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
-use crate::{permit_id, task, trace};
+use crate::{task, trace};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
@@ -72,30 +71,14 @@ impl Store {
         }
     }
 
-    /// Reads the documents of these locks with one query.
-    pub(crate) async fn sights(
+    /// Reads the documents of these locks, and of all permits of these groups, with one query.
+    pub(crate) async fn look(
         &self,
         names: Vec<Name>,
         limit: Duration,
-    ) -> Result<HashMap<Name, Sight>, LockError> {
-        if names.is_empty() {
-            return Ok(HashMap::new());
-        }
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
         let names = Looked::Names(names);
-        let found = self.find(CommandKind::Look, &names, None, ALL, limit).await?;
-        Ok(found.into_iter().collect())
-    }
-
-    /// Reads the documents of the permits of a semaphore with one query, by the name of the group.
-    pub(crate) async fn permits(
-        &self,
-        group: &Name,
-        limit: Duration,
-    ) -> Result<Vec<(u32, Sight)>, LockError> {
-        let permits = Looked::Permits(Arc::clone(group));
-        let found = self.find(CommandKind::Look, &permits, None, ALL, limit).await?;
-        let number = |(name, sight): (Name, Sight)| Some((permit_id::number(&name)?, sight));
-        Ok(found.into_iter().filter_map(number).collect())
+        self.find(CommandKind::Look, &names, None, ALL, limit).await
     }
 
     /// Reads a part of these documents, for waiters or for an operator. Operators' commands may come after a shutdown,
