@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Busy;
-use crate::lock::{LockKind, One, Permits, Several};
 pub use crate::name::{NameBuilder, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::options::{self, OnBusy, OnLost, Once, Options};
 use crate::output::{self, Output};
 pub use crate::run::{Acquired, Acquiring, Body};
-use crate::{LockError, LockProvider};
+use crate::{LockError, LockKind, LockProvider, One, Permits, Several};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of the functions that make a value of it. The compiler then reports a

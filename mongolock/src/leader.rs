@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::lock::{DistributedLock, One};
 use crate::name::RenderedName;
 use crate::timing::FAILED_PAUSE;
 use crate::{
-    IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput,
-    LockProvider, LockState, LossReason, OnLost,
+    DistributedLock, IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo,
+    LockOutput, LockProvider, LockState, LossReason, OnLost, One,
 };
 
 /// An election with one leader in all processes; made by [`LockProvider::leader`].

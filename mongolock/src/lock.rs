@@ -1,9 +1,9 @@
 //! A lock, a set of locks and a semaphore: one type, with the kind as its parameter.
 
-mod one;
+pub(crate) mod one;
 mod parts;
-mod permits;
-mod several;
+pub(crate) mod permits;
+pub(crate) mod several;
 
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
@@ -12,21 +12,14 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use parts::Parts;
-
 use crate::context::LockContext;
 use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::output;
-use crate::run::{Acquired, Acquiring, Body, RunningHold};
-use crate::timing::NESTED_SET_LIMIT;
+use crate::run::{Acquiring, Body};
 use crate::{LockError, LockOutput};
-
-pub use one::{DistributedLock, One};
-pub use permits::{Permits, Semaphore};
-pub use several::{LockSet, Several};
 
 /// A lock with its options, which can be acquired: a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`], by its
 /// [kind](LockKind).
@@ -250,40 +243,6 @@ impl<K: LockKind> Lock<K> {
             let body = pin!(Body::new(body(acquired.context())));
             acquired.run(body, output::output()).await
         }
-    }
-
-    /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
-    /// another inner call runs under it, and the options of this call do not apply to it.
-    pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<Acquired, LockError> {
-        let on_lost = self.options.on_lost;
-        self.check()?;
-        let Some(parts) = Parts::of(&self.engine, &self.kind) else {
-            let own = self.begin(on_busy)?.await?;
-            let context = LockContext::of(own.lease());
-            return Ok(Acquired::new(RunningHold::new(context, Some(own), None, on_lost)));
-        };
-        let turns = parts.turns(on_busy).await?;
-        let mut own = None;
-        if !parts.rest.is_empty() {
-            let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;
-            own = tokio::select! {
-                biased;
-                hold = acquiring => Some(hold?),
-                () = Lease::until_one_over(parts.leases()) => None,
-            };
-            parts.ensure_held()?;
-        }
-        let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
-        let hold = RunningHold::new(context, own, Some(turns), on_lost);
-        Ok(Acquired::new(hold))
-    }
-
-    /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
-    fn of_rest(&self, rest: &[RenderedName]) -> LockSet {
-        let mut options = Options::clone(&self.options);
-        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
-        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
-        Lock::new(&self.engine, Several::new(rest.to_vec())).with(Arc::new(options))
     }
 
     /// Begins a call of a caller that does not hold the lock itself.

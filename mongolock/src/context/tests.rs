@@ -4,9 +4,8 @@ use std::sync::Weak;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::LockProvider;
 use crate::few::Few;
-use crate::lock::DistributedLock;
+use crate::{DistributedLock, LockProvider};
 
 const TASKS: usize = 1000;
 

@@ -2,26 +2,29 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::LockKind;
+use super::several::{LockSet, Several};
+use super::{Lock, LockKind};
 use crate::LockError;
 use crate::context::{LockContext, View};
-use crate::engine::{Engine, Lease};
+use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
-use crate::options::OnBusy;
+use crate::options::{OnBusy, Options};
+use crate::run::{Acquired, RunningHold};
+use crate::timing::NESTED_SET_LIMIT;
 
 /// What a call of a set joins, and what it has to acquire.
-pub(super) struct Parts {
+struct Parts {
     /// The enclosing calls that hold names of the set, each once, in one order for all callers.
     outer: Vec<LockContext>,
     /// For each name the lease that is joined.
     joined: Vec<Option<Arc<Lease>>>,
     /// The other names.
-    pub(super) rest: Vec<RenderedName>,
+    rest: Vec<RenderedName>,
 }
 
 impl Parts {
     /// `None` if the call joins nothing.
-    pub(super) fn of<K: LockKind>(engine: &Arc<Engine>, kind: &K) -> Option<Self> {
+    fn of<K: LockKind>(engine: &Arc<Engine>, kind: &K) -> Option<Self> {
         LockContext::current()?;
         let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for name in kind.names() {
@@ -39,17 +42,17 @@ impl Parts {
     }
 
     /// The leases that are joined.
-    pub(super) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Clone {
+    fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Clone {
         self.joined.iter().flatten()
     }
 
-    pub(super) fn ensure_held(&self) -> Result<(), LockError> {
+    fn ensure_held(&self) -> Result<(), LockError> {
         self.leases().try_for_each(|lease| lease.ensure_held())
     }
 
     /// The inner turns of the enclosing calls: calls that join one of their leases run one at a time, whichever of its names they need.
     /// Without waiting, an occupied turn is an error.
-    pub(super) async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+    async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
         let mut turns = Vec::with_capacity(self.outer.len());
         for outer in &self.outer {
             let inner_calls = outer.inner_calls();
@@ -69,7 +72,7 @@ impl Parts {
     }
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.
-    pub(super) fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
+    fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
         let of_names = self.joined.iter().filter_map(|joined| joined.as_ref().or(own));
         // A permit has an id of its own.
         let token = |(name, lease): (&RenderedName, &Arc<Lease>)| match lease.token_of(&name.text) {
@@ -88,5 +91,41 @@ impl Parts {
             }
         }
         LockContext::new(leases.into_iter().collect(), view)
+    }
+}
+
+impl<K: LockKind> Lock<K> {
+    /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
+    /// another inner call runs under it, and the options of this call do not apply to it.
+    pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<Acquired, LockError> {
+        let on_lost = self.options.on_lost;
+        self.check()?;
+        let Some(parts) = Parts::of(&self.engine, &self.kind) else {
+            let own = self.begin(on_busy)?.await?;
+            let context = LockContext::of(own.lease());
+            return Ok(Acquired::new(RunningHold::new(context, Some(own), None, on_lost)));
+        };
+        let turns = parts.turns(on_busy).await?;
+        let mut own = None;
+        if !parts.rest.is_empty() {
+            let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;
+            own = tokio::select! {
+                biased;
+                hold = acquiring => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
+            };
+            parts.ensure_held()?;
+        }
+        let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
+        let hold = RunningHold::new(context, own, Some(turns), on_lost);
+        Ok(Acquired::new(hold))
+    }
+
+    /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
+    fn of_rest(&self, rest: &[RenderedName]) -> LockSet {
+        let mut options = Options::clone(&self.options);
+        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
+        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
+        Lock::new(&self.engine, Several::new(rest.to_vec())).with(Arc::new(options))
     }
 }

@@ -11,12 +11,13 @@ use once_cell::sync::OnceCell;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::home::Home;
-use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::store;
 use crate::task::joined;
-use crate::{IntoLockName, LockError};
+use crate::{
+    DistributedLock, IntoLockName, Lock, LockError, LockKind, LockSet, One, Permits, Semaphore, Several,
+};
 pub use builder::LockProviderBuilder;
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
