@@ -401,6 +401,3 @@ pub(crate) enum OnBusy {
     /// The call tries once and returns.
     TryOnce,
 }
-
-#[cfg(test)]
-mod tests;

@@ -218,6 +218,7 @@ async fn the_options_are_checked(fixture: Fixture) {
     let forgetful = forgetful.lock("checked");
     for (lock, option) in [
         (lock().once_per(second / 2), "once_per"),
+        (lock().once_per(second + Duration::from_micros(500)), "once_per"),
         (lock().once_per(DAY * 367), "once_per"),
         (lock().once().min_hold(second), "min_hold"),
         (lock().min_hold(second).once(), "min_hold"),
