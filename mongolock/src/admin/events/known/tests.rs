@@ -86,15 +86,10 @@ fn kind_of(event: Option<LockEvent>) -> Option<LockEventKind> {
     event.map(|event| event.kind)
 }
 
-/// A history does not begin with the holds of its first moment.
 #[test]
-fn the_end_of_an_unknown_hold_has_no_owner() {
-    let mut scene = Scene::new();
-    let released = scene.updated(1, "a", &released()).expect("an event");
-    assert_eq!(
-        (released.kind, released.owner, released.lock_id),
-        (Released, None, None)
-    );
+fn an_internal_document_has_no_event() {
+    let internal = "mongolock\u{1f}ttl-index";
+    assert_eq!(Scene::new().written(0, internal, "anna#1", 100), None);
 }
 
 #[test]
@@ -117,16 +112,6 @@ fn a_document_that_becomes_unreadable_is_told_once() {
         let event = scene.updated(130, "a", &update).expect("an event");
         assert_eq!((event.kind, event.owner.as_deref()), (Damaged, Some("anna")));
     }
-}
-
-#[test]
-fn permits_have_a_number() {
-    let mut scene = Scene::new();
-    let permit = scene.written(0, "s\u{1f}2", "anna#1", 100).expect("an event");
-    assert_eq!(
-        (permit.name.as_str(), permit.permit, permit.fencing_token),
-        ("s", Some(2), None)
-    );
 }
 
 /// The stream is opened before the read.
