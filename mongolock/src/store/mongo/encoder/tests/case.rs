@@ -23,7 +23,7 @@ pub(super) struct Case {
     pub(super) documents: Vec<Option<Document>>,
     pub(super) now: Ms,
     /// The order of several rows; `None` if there is one row that has its own kind of command.
-    pub(super) order: Option<RowOrder>,
+    order: Option<RowOrder>,
     pub(super) command: Document,
 }
 
@@ -143,11 +143,6 @@ impl Case {
             shown(stored(&row.name, document, seen(document)).as_ref())
         };
         pairs.map(before).collect()
-    }
-
-    /// The number of statements in a command of several rows.
-    pub(super) fn statements(&self) -> usize {
-        self.command.get_array("updates").map_or(0, Vec::len)
     }
 
     /// The errors and the reply of the command.

@@ -18,28 +18,28 @@ use crate::store::mongo::fields::bson;
 pub(super) const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 
 /// The kinds of rows.
-pub(super) const ROWS: [&str; 21] = [
-    "claim",
-    "claim with a margin",
-    "claim of a block",
-    "claim of a block with a margin",
-    "renewal",
-    "renewal of a token",
-    "release",
+pub(super) fn rows() -> impl Iterator<Item = &'static str> {
+    let all = "claim, claim with a margin, claim of a block, claim of a block with a margin, renewal, renewal of a token, \
+               release, release in its minimum hold, release after its minimum hold, release with unused tokens, \
+               mark until later, mark until now, mark until a past time, mark for a time, \
+               detachment, detachment with a minimum hold, extension, resumption, give back, \
+               forced release, forced release of others";
+    all.split(", ")
+}
+
+const CLAIMS: &[&str] = &["claim", "claim with a margin", "claim of a block"];
+const RELEASES: &[&str] = &[
     "release in its minimum hold",
     "release after its minimum hold",
     "release with unused tokens",
-    "mark until later",
-    "mark until now",
-    "mark until a past time",
+];
+const DETACHMENTS: &[&str] = &["detachment", "detachment with a minimum hold", "give back"];
+const CHANGES: &[&str] = &[
+    "renewal",
+    "renewal of a token",
+    "release",
     "mark for a time",
-    "detachment",
-    "detachment with a minimum hold",
-    "extension",
-    "resumption",
     "give back",
-    "forced release",
-    "forced release of others",
 ];
 
 /// The kinds of documents. The last four have one field with a wrong type or an extreme value.
@@ -71,41 +71,11 @@ pub(super) const GROUPS: [(&str, RowOrder, &[&str]); 10] = [
     ("renewals", RowOrder::Each, &["renewal"]),
     ("renewals of tokens", RowOrder::Each, &["renewal of a token"]),
     ("releases", RowOrder::Each, &["release"]),
-    (
-        "releases of all kinds",
-        RowOrder::Each,
-        &[
-            "release in its minimum hold",
-            "release after its minimum hold",
-            "release with unused tokens",
-        ],
-    ),
-    (
-        "detachments",
-        RowOrder::Each,
-        &["detachment", "detachment with a minimum hold", "give back"],
-    ),
-    (
-        "changes of all kinds",
-        RowOrder::Each,
-        &[
-            "renewal",
-            "renewal of a token",
-            "release",
-            "mark for a time",
-            "give back",
-        ],
-    ),
-    (
-        "claims",
-        RowOrder::Each,
-        &["claim", "claim with a margin", "claim of a block"],
-    ),
-    (
-        "claims up to a miss",
-        RowOrder::StopAtMiss,
-        &["claim", "claim with a margin", "claim of a block"],
-    ),
+    ("releases of all kinds", RowOrder::Each, RELEASES),
+    ("detachments", RowOrder::Each, DETACHMENTS),
+    ("changes of all kinds", RowOrder::Each, CHANGES),
+    ("claims", RowOrder::Each, CLAIMS),
+    ("claims up to a miss", RowOrder::StopAtMiss, CLAIMS),
     ("resumptions", RowOrder::StopAtMiss, &["resumption"]),
     ("extensions", RowOrder::StopAtMiss, &["extension"]),
 ];
