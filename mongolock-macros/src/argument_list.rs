@@ -206,18 +206,4 @@ mod tests {
             assert_eq!(arguments(inputs), expected);
         }
     }
-
-    #[test]
-    fn the_list_of_arguments_is_found_behind_generics() {
-        for (head, at) in [
-            ("async fn f()", Some(3)),
-            ("pub(crate) async fn f(x: u8) -> (u8, u8)", Some(5)),
-            ("fn f<F: Fn(u8) -> Vec<u8>>(x: F) -> (u8, u8)", Some(14)),
-            ("impl X", None),
-            ("const F: fn(u8) = f;", None),
-        ] {
-            let head: Vec<TokenTree> = tokens(head).into_iter().collect();
-            assert_eq!(position(&head), at);
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use fastrand::Rng;
-use proc_macro2::{Delimiter, Group, TokenStream};
+use proc_macro2::TokenStream;
 
 /// The tokens of this code.
 #[track_caller]
@@ -21,11 +21,6 @@ pub(crate) fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
         row.split_once(" => ")
             .unwrap_or_else(|| panic!("no `=>` in {row}"))
     })
-}
-
-/// This code in an invisible group, as `macro_rules!` passes it on.
-pub(crate) fn group(code: &str) -> Group {
-    Group::new(Delimiter::None, tokens(code))
 }
 
 /// Calls a property with many sources of random values, each with a seed of its own.

@@ -178,16 +178,4 @@ mod tests {
         let expected = ("(u8 u16)".to_owned(), ", x".to_owned());
         assert_eq!(Parser::parse_str(read, "(u8 u16), x").unwrap(), expected);
     }
-
-    #[test]
-    fn an_invisible_group_and_parentheses_are_no_part_of_a_type() {
-        let inner: TokenStream = "mongolock::LockContext".parse().unwrap();
-        let group = proc_macro2::Group::new(Delimiter::None, inner);
-        let ty: Type = syn::parse_quote!((#group));
-        assert!(matches!(bare(&ty), Type::Path(_)));
-        assert_eq!(
-            written(quote::ToTokens::to_token_stream(&ty)),
-            "(mongolock::LockContext)"
-        );
-    }
 }

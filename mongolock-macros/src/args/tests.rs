@@ -1,16 +1,12 @@
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 
 use super::*;
 use crate::key::DurationKey;
-use crate::samples::{group, rows, tokens};
+use crate::samples::{rows, tokens};
 
 fn parse(code: &str) -> (Args, String) {
-    read(tokens(code))
-}
-
-fn read(tokens: TokenStream) -> (Args, String) {
     let mut errors = Errors::default();
-    let args = Args::parse(tokens, &mut errors);
+    let args = Args::parse(tokens(code), &mut errors);
     (args, errors.into_tokens().to_string())
 }
 
@@ -45,36 +41,6 @@ fn assert_refused(table: &str) {
     }
 }
 
-fn code(value: impl ToTokens) -> String {
-    value.to_token_stream().to_string().replace(' ', "")
-}
-
-#[test]
-fn reads_every_argument() {
-    let args = accepted(
-        r##"name = "a", expiry = r"1s", acquire_timeout = "none", min_hold = r#"3s"#, max_hold = "4s", on_busy = "skip",
-            on_lost = "continue", provider = f::<A, B>(x, y).z, crate = ::b::c,"##,
-    );
-    let texts = [
-        (Key::Name, "a"),
-        (Key::Duration(DurationKey::Expiry), "1s"),
-        (Key::AcquireTimeout, "none"),
-        (Key::Duration(DurationKey::MinHold), "3s"),
-        (Key::Duration(DurationKey::MaxHold), "4s"),
-        (Key::OnBusy, "skip"),
-        (Key::OnLost, "continue"),
-    ];
-    for (key, value) in texts {
-        assert_eq!(args.literal(key).unwrap().1.value(), value);
-    }
-    assert_eq!(code(args.provider), "f::<A,B>(x,y).z");
-    assert_eq!(code(args.crate_path), "::b::c");
-    assert!(!accepted("").mentions(Key::Name));
-    let of_macro = group(r#""x:<id>""#);
-    let (args, _) = read(quote!(name = #of_macro, expiry = "1s"));
-    assert_eq!(args.literal(Key::Name).unwrap().1.value(), "x:<id>");
-}
-
 #[test]
 fn every_key_has_its_own_example() {
     for key in Key::ALL {
@@ -105,22 +71,9 @@ fn a_misspelt_key_is_meant() {
     }
 }
 
+/// The suite `ui` has the usual ones.
 #[test]
-fn a_path_is_the_function_of_on_busy() {
-    for path in [
-        "busy",
-        "Self::busy",
-        "crate::answers::busy",
-        "busy::<String>",
-        "Self::busy::<_,5>",
-        "<T as Answers<A,B>>::busy",
-    ] {
-        let args = accepted(&format!(r#"name = "x", on_busy = {path}, expiry = "1s""#));
-        assert!(args.literal(Key::OnBusy).is_none());
-        assert_eq!(code(args.on_busy), path.replace(' ', ""));
-        let of_macro = group(path);
-        assert!(read(quote!(on_busy = #of_macro)).0.on_busy.is_some());
-    }
+fn the_function_of_on_busy_is_a_path() {
     assert_refused(
         "
         on_busy = busy(id, other) => `on_busy` takes the path of a function: write `on_busy = busy`
@@ -134,22 +87,6 @@ fn a_path_is_the_function_of_on_busy() {
             message.starts_with("`on_busy` takes the path of a function and not a closure"),
             "{message}"
         );
-    }
-}
-
-#[test]
-fn reads_names_that_are_declared_elsewhere() {
-    for value in [
-        "Lock::Nightly",
-        "NIGHTLY",
-        "Lock::Report { tenant, id: order.id()? }",
-        "locks::Lock::<'_>::Invoice(number)",
-        "Self::LOCK",
-    ] {
-        let name = accepted(&format!(r#"name = {value}, expiry = "1s""#)).name;
-        assert_eq!(code(name), value.replace(' ', ""));
-        let of_macro = group(value);
-        assert!(read(quote!(name = #of_macro)).0.name.is_some());
     }
 }
 

@@ -255,24 +255,3 @@ fn random_texts_are_read() {
         }
     });
 }
-
-#[test]
-fn the_pieces_together_are_the_template() {
-    each_seed(|random| {
-        let mut template = random_text(random, "abc", 1..=3);
-        for _ in 0..random.usize(0..=4) {
-            template += ":<";
-            template += &random_text(random, "abc", 1..=3);
-            template += &word(random, "|.a|.bc()|.7");
-            template.push('>');
-        }
-        let written: String = pieces(&template)
-            .into_iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => text,
-                Piece::Placeholder(placeholder) => template[placeholder.range].to_owned(),
-            })
-            .collect();
-        assert_eq!(written, template);
-    });
-}

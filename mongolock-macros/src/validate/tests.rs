@@ -1,5 +1,4 @@
 use super::*;
-use crate::bind::Part;
 use crate::samples::{rows, tokens};
 
 /// The result for these arguments on a function, and the messages.
@@ -47,21 +46,6 @@ fn durations_at_the_bounds_are_accepted() {
     assert_eq!(timeout(r#"acquire_timeout = "0s""#), Some(Timeout::After(0)));
     assert_eq!(timeout(r#"acquire_timeout = "none""#), Some(Timeout::Unlimited));
     assert_eq!(timeout(""), None);
-}
-
-#[test]
-fn choices_are_read() {
-    assert!(matches!(accepted(r#"on_busy = "fail""#).on_busy, OnBusy::Fail));
-    assert!(matches!(accepted(r#"on_busy = "wait""#).on_busy, OnBusy::Wait));
-    assert!(accepted(r#"on_lost = "continue""#).continues_when_lost);
-    for (args, await_release) in [
-        ("", None),
-        (r#"release = "awaited""#, Some(true)),
-        (r#"release = "background""#, Some(false)),
-    ] {
-        assert_eq!(accepted(args).await_release, await_release);
-    }
-    accepted(r#"on_busy = "skip", acquire_timeout = "1s""#);
 }
 
 /// The suite `ui` has the usual ones.
@@ -128,27 +112,6 @@ fn the_function_must_be_async() {
     for (item, message) in rows(table) {
         assert_one(&on(item, r#"name = "x""#).1, message);
     }
-}
-
-#[test]
-fn all_mistakes_are_reported_at_once() {
-    let args = r#"name = " {id}<idd>", expiry = "1", on_busy = "fail", acquire_timeout = "x", on_lost = "y""#;
-    let errors = on(r#"#[distributed_lock(name = "y")] fn f(id: u8) {}"#, args).1;
-    assert_eq!(errors.matches("compile_error").count(), 9, "{errors}");
-}
-
-#[test]
-fn the_separators_of_a_name_are_escaped() {
-    let (lock, errors) = on(JOB, r#"name = "<id>:<type>/x""#);
-    assert_eq!(errors, "");
-    let LockNames::One(LockName::Template { parts, .. }) = lock.names else {
-        panic!("a template was given")
-    };
-    let separators = parts.into_iter().filter_map(|part| match part {
-        Part::Value(value) => Some(value.separator),
-        Part::Text(_) => None,
-    });
-    assert_eq!(separators.collect::<Vec<_>>(), [Some(':'), None]);
 }
 
 #[test]

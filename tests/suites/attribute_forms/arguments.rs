@@ -13,13 +13,14 @@ struct Point {
 
 struct Pair(u8, String);
 
-#[distributed_lock(name = "<x>:<z>:<a>:<b>:<first>:<last>:<q>:<r>:<inner>:<_id>")]
+#[distributed_lock(name = "<x>:<z>:<a>:<b>:<first>:<last>:<q>:<r>:<inner>:<either>:<_id>")]
 async fn patterns(
     Point { x, y: z }: Point,
     (a, b): (u8, u8),
     [first, .., last]: [u8; 3],
     &(q, ref r): &(u8, u8),
     pair @ Pair(inner, _): Pair,
+    (Ok(either) | Err(either)): Result<u8, u8>,
     _: u8,
     _id: u8,
 ) -> Result<String, LockError> {
@@ -83,8 +84,8 @@ async fn every_pattern_and_name() -> Result<(), LockError> {
             let pair = Pair(9, String::new());
             let locks = State(LockProvider::in_memory());
             assert_eq!(provider_from_a_pattern(locks, (1, 2)).await?, "state:1");
-            let name = patterns(point, (3, 4), [5, 0, 6], &(7, 8), pair, 0, 10).await?;
-            assert_eq!(name, "1:2:3:4:5:6:7:8:9:10");
+            let name = patterns(point, (3, 4), [5, 0, 6], &(7, 8), pair, Err(10), 0, 11).await?;
+            assert_eq!(name, "1:2:3:4:5:6:7:8:9:10:11");
             assert_eq!(names_of_the_expansion(1, 2, 3, 4, 5).await?, 15);
             assert_eq!(configured("x").await?, "x");
             assert_eq!(attributes(1, 2).await?, 2);

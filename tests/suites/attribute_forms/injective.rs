@@ -109,23 +109,6 @@ async fn white_space_at_the_ends_of_a_rendered_name_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn a_rendered_name_is_checked() {
-    let longest = "n".repeat(1024 - "doc:a:".len());
-    let edited = async |id: &str| LockProvider::in_memory().scope(edit("a", id)).await;
-    assert!(edited(&longest).await.is_ok());
-    for bad in ["", "a\tb", "\u{85}", &format!("{longest}n")] {
-        let refused = edited(bad).await;
-        assert!(
-            matches!(&refused, Err(LockError::InvalidName { .. })),
-            "{:?}",
-            refused
-        );
-    }
-    let shown = edited("").await.unwrap_err().to_string();
-    assert!(shown.contains("<id>"), "{}", shown);
-}
-
 /// Calls a property with many sources of random values, each with a seed of its own, under a provider in memory.
 async fn each_seed(property: impl AsyncFn(&mut Rng)) {
     for seed in 0..256 {

@@ -193,17 +193,6 @@ async fn an_empty_field_is_refused() {
     assert!(provider.lock(empty.name()).acquire().await.is_ok());
 }
 
-#[tokio::test]
-async fn operators_use_declared_names() -> Result<(), LockError> {
-    let provider = LockProvider::in_memory();
-    let report = Lock::Report { tenant: "a:b", id: 1 };
-    let _guard = provider.lock(&report).acquire().await?;
-    let info = provider.admin().get(&report).await?;
-    assert_eq!(info.expect("it is held").name, "report:a%3Ab:1");
-    assert!(provider.admin().force_release(&report).await?);
-    Ok(())
-}
-
 mod framework {
     pub use mongolock as locks;
 }

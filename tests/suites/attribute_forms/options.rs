@@ -82,18 +82,6 @@ async fn a_tick_is_an_expression() -> Result<(), LockError> {
     assert_eq!(at_tick(&locks, 2, &day).await?, Some(2));
     assert_eq!(at_tick(&locks, 1, &(day * 2)).await?, Some(1));
     assert!(locks.admin().get("k:1@1970-01-02T00:00:00Z").await?.is_some());
-    let refused = at_tick(&locks, 1, &Duration::from_millis(1500)).await;
-    assert!(
-        matches!(
-            refused,
-            Err(LockError::InvalidOption {
-                option: "once_at",
-                ..
-            })
-        ),
-        "{:?}",
-        refused
-    );
     let tick = with_its_tick(&locks, Tick(UNIX_EPOCH)).await?;
     assert!(matches!(
         with_its_tick(&locks, tick).await,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::super::automaton::Automaton;
 use super::super::declaration::Declaration;
-use super::super::language::{Values, escaped};
+use super::super::language::escaped;
 use super::super::pattern::{Pattern, Segment};
 use super::*;
 use crate::samples::{each_seed, text};
@@ -135,36 +135,5 @@ fn no_item_makes_the_derive_panic() {
         messages(&format!(
             "enum L {{ #[lock({one:?})] A {{ a: u8, b: String }}, #[lock({other:?})] B(u8) }}"
         ));
-    });
-}
-
-#[test]
-fn a_name_is_rendered_by_its_template() {
-    each_seed(|random| {
-        let language = language("a:<a>:<b>:z", &["String", "String"]);
-        let [first, second] = [(); 2].map(|()| text(random, "%:0123456789abyzé", 1..=9));
-        let name = format!("a:{}:{second}:z", escape(&first, ':'));
-        assert!(witness::is_rendered_by(&language, &name), "{name}");
-        assert!(
-            !witness::is_rendered_by(&language, &name[..name.len() - 1]),
-            "{name}"
-        );
-    });
-}
-
-#[test]
-fn every_number_is_a_value_of_its_type() {
-    each_seed(|random| {
-        let (unsigned, signed) = (random.u64(..), random.i64(..));
-        assert!(Values::of_integer("u64").contains(&unsigned.to_string()));
-        assert!(Values::of_integer("i64").contains(&signed.to_string()));
-        let language = [language("<a>-x", &["i64"]), language("<a>-<b>", &["i64", "u64"])];
-        let escaped = escape(&signed.to_string(), '-');
-        let names = [format!("{signed}-x"), format!("{escaped}-{unsigned}")];
-        for (language, name) in language.iter().zip(names) {
-            assert!(witness::is_rendered_by(language, &name));
-            let word = Automaton::of(&[Segment::Text(name.clone())]);
-            assert_eq!(Automaton::of(language).common_word(&word), Some(name));
-        }
     });
 }
