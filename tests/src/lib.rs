@@ -78,5 +78,5 @@ pub use crate::rounds::rounds;
 pub use crate::server::Server;
 pub use crate::set::Set;
 pub use crate::stable_api::{stable_client, stable_options};
-pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
+pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually, until};
 pub use crate::wrong_clock::{one_clock_ahead, wrong_clock};

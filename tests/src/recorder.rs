@@ -12,7 +12,7 @@ use crate::database::TestDb;
 use crate::error::must;
 use crate::purpose::{Meant, Seen};
 use crate::stable_api::stable_options;
-use crate::wait::{AMPLE, eventually};
+use crate::wait::until;
 
 /// The commands that one client has sent, in their order. The driver's monitoring commands are not among them.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +67,10 @@ impl Commands {
     /// Waits until a command of this name or of this purpose is recorded.
     pub async fn until_sent(&self, meant: impl Into<Meant>) {
         let meant = meant.into();
-        let sent = || async { (self.count(meant.clone()) > 0).then_some(()) };
-        must(eventually(AMPLE, &format!("{meant:?} is sent"), sent).await);
+        until(&format!("{meant:?} is sent"), async || {
+            self.count(meant.clone()) > 0
+        })
+        .await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::error::SupportError;
+use crate::error::{SupportError, must};
 
 /// The limit of a wait that a correct program ends much earlier: 60 s, so that only a defect reaches it, even on a slow
 /// machine that runs other tests at the same time.
@@ -39,4 +39,13 @@ where
     };
     let late = |_| SupportError(format!("{what}: this did not happen within {limit:?}"));
     timeout(limit, polling).await.map_err(late)
+}
+
+/// Waits until this is so, for [`AMPLE`] time.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let reached = || {
+        let is_so = is_so();
+        async { is_so.await.then_some(()) }
+    };
+    must(eventually(AMPLE, what, reached).await);
 }

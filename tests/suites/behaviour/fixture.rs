@@ -208,12 +208,6 @@ pub(crate) async fn in_time<T>(future: impl IntoFuture<Output = T>) -> T {
     timeout(AMPLE, future).await.expect("it ends")
 }
 
-/// Waits until this is so.
-pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let reached = || async { is_so().await.then_some(()) };
-    must(eventually(AMPLE, what, reached).await);
-}
-
 /// Asserts that the lock was released: it can be acquired long before a lease of 30 s would end.
 pub(crate) async fn assert_released(lock: &DistributedLock) {
     let released = timeout(BEFORE_EXPIRY, acquire_and_release(lock)).await;

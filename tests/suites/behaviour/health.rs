@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{Health, LockProvider, WakeUp};
-use mongolock_tests::{AMPLE, eventually, must, names};
+use mongolock_tests::{AMPLE, eventually, must, names, until};
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, renewing};
@@ -15,9 +15,8 @@ conformance!(
 );
 
 /// Waits until the health of the provider is as expected.
-async fn until(provider: &LockProvider, what: &str, expected: impl Fn(&Health) -> bool) {
-    let probe = async || expected(&provider.health().await).then_some(());
-    must(eventually(AMPLE, what, probe).await);
+async fn until_told(provider: &LockProvider, what: &str, expected: impl Fn(&Health) -> bool) {
+    until(what, async || expected(&provider.health().await)).await;
 }
 
 async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
@@ -40,7 +39,7 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
     assert!(held[0].remaining > Duration::from_secs(15) && held[0].remaining <= Duration::from_secs(30));
 
     let waiters = ["c", "c", "a"].map(|name| tokio::spawn(ours.lock(name).acquire()));
-    until(ours, "three waiting calls", |health| health.waiting == 3).await;
+    until_told(ours, "three waiting calls", |health| health.waiting == 3).await;
     for waiter in waiters {
         waiter.abort();
         waiter.await.unwrap_err();
@@ -61,7 +60,7 @@ async fn the_smallest_remaining_lease_and_the_last_renewal_are_told(fixture: Fix
     let short = provider.lock("short").expiry(expiry).acquire().await.unwrap();
     let remaining = provider.health().await.smallest_remaining.unwrap();
     assert!(remaining <= expiry, "{remaining:?}");
-    until(provider, "a renewal", |health| health.last_renewal.is_some()).await;
+    until_told(provider, "a renewal", |health| health.last_renewal.is_some()).await;
     let renewed = provider.health().await.last_renewal.unwrap();
     assert!(renewed < AMPLE, "{renewed:?}");
     short.release().await.unwrap();
@@ -74,7 +73,7 @@ async fn a_provider_that_shuts_down_is_not_ready(fixture: Fixture) {
     assert!(provider.is_ready().await);
     let guard = provider.lock("held").await.unwrap();
     let checks = async {
-        until(provider, "begin of the shutdown", |health| health.is_shut_down).await;
+        until_told(provider, "begin of the shutdown", |health| health.is_shut_down).await;
         assert!(!provider.is_ready().await, "during the grace period");
         guard.release().await.unwrap();
     };

@@ -9,10 +9,12 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, claim, locks, must, names, recorded, stable_client, stable_options};
+use mongolock_tests::{
+    AMPLE, FailPoint, claim, locks, must, names, recorded, stable_client, stable_options, until,
+};
 use tokio::task::JoinSet;
 
-use crate::fixture::{Fixture, acquire_and_release, in_time, until};
+use crate::fixture::{Fixture, acquire_and_release, in_time};
 use crate::servers::standalone;
 
 /// The default retention.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError};
-use mongolock_tests::AMPLE;
+use mongolock_tests::{AMPLE, until};
 use tokio::time::sleep;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released, in_time, until};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
     a_set_holds_all_names_and_releases_them,

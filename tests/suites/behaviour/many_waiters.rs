@@ -6,12 +6,12 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Timestamp, doc};
 use mongolock::{IndexState, LockError, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Fault, Purpose, change_lock, claim, must, names, with_parameter,
+    AMPLE, BEFORE_EXPIRY, Fault, Purpose, change_lock, claim, must, names, until, with_parameter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{Fixture, until};
+use crate::fixture::Fixture;
 
 /// The number of commands that may be in flight in one provider, however large the pool of its client is.
 const ADMITTED: usize = 128;

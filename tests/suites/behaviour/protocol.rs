@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Purpose, eventually, must, recorded};
+use mongolock_tests::{AMPLE, Purpose, eventually, must, recorded, until};
 use tokio::time::Instant;
 
-use crate::fixture::{FIELDS, Fixture, acquire_and_release, fields, hold_all, millis, renewing, until};
+use crate::fixture::{FIELDS, Fixture, acquire_and_release, fields, hold_all, millis, renewing};
 
 /// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
 #[tokio::test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockContext, LockError, LockProvider, LossReason};
-use mongolock_tests::{AMPLE, eventually, must};
+use mongolock_tests::{AMPLE, must, until};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_lost, assert_released, until};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, assert_released};
 
 conformance!(
     bodies_end_within_the_grace_period,
@@ -139,13 +139,11 @@ async fn a_shutdown_leaves_nothing_open_at_the_server() {
         count(&fixture, doc! { "type": "idleCursor" }).await
             + count(&fixture, doc! { "command.getMore": { "$exists": true } }).await
     };
-    let is_open = async || (open_streams().await > 0).then_some(());
-    eventually(AMPLE, "change stream", is_open).await.unwrap();
+    until("change stream", async || open_streams().await > 0).await;
 
     provider.shutdown().await;
     assert!(is_shut_down(&waiter.await.unwrap()));
-    let is_closed = async || (open_streams().await == 0).then_some(());
-    eventually(AMPLE, "end of the stream", is_closed).await.unwrap();
+    until("end of the stream", async || open_streams().await == 0).await;
     guard.release().await.expect("the other provider's client works");
     acquire_and_release(&second.lock("again")).await;
     second.shutdown().await;

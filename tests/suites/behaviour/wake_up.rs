@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockGuard, LockProvider, LockProviderBuilder, WakeUp};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Purpose, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Purpose, must, until};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fixture::{Fixture, hold_all, patient, until};
+use crate::fixture::{Fixture, hold_all, patient};
 use crate::servers::{guarded, standalone};
 
 /// The limit within which a release must wake a waiter.
@@ -204,8 +204,12 @@ async fn many_awaited_locks_have_a_stream_without_names() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = fixture.recorded(seldom_polling).await;
     let until_filter = async |what: &str, is_met: fn(Option<&[String]>) -> bool| {
-        let met = || async { is_met(filters(&commands).pop()?.as_deref()).then_some(()) };
-        must(eventually(AMPLE, what, met).await);
+        until(what, async || {
+            filters(&commands)
+                .pop()
+                .is_some_and(|last| is_met(last.as_deref()))
+        })
+        .await;
     };
     let mut held = hold_all(&fixture.provider, 0..80).await;
     let mut many = JoinSet::new();

@@ -8,7 +8,7 @@ use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use mongolock::{IndexState, LockError, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, LentServer, Proxy, Server, eventually, must, with_parameter};
+use mongolock_tests::{AMPLE, FailPoint, LentServer, Proxy, Server, eventually, must, until, with_parameter};
 use tokio::time::{Instant, sleep};
 
 use crate::{acquire_soon, assert_free, closed_address, connect};
@@ -77,6 +77,7 @@ async fn each_call_says_that_the_log_in_was_refused() {
     assert!(!format!("{provider:?} {:?}", provider.to_builder().build()).contains(PASSWORD));
 }
 
+/// Unit tests of the library have the strings that cannot be used.
 #[tokio::test]
 async fn no_error_has_the_password_of_the_connection_string_in_it() {
     let closed = format!("mongodb://root:{PASSWORD}@{}/", closed_address());
@@ -89,14 +90,6 @@ async fn no_error_has_the_password_of_the_connection_string_in_it() {
         "{error}"
     );
     is_discreet(&error);
-    for uri in [
-        format!("mongodb://root:{PASSWORD}/"),
-        format!("mongodb://root:{PASSWORD}@127.0.0.1:x/"),
-        format!("mongodb://root:a?{PASSWORD}@127.0.0.1/"),
-        format!("mongodb:/root:{PASSWORD}@127.0.0.1/"),
-    ] {
-        is_discreet(&LockProvider::connect(&uri).await.unwrap_err());
-    }
 }
 
 /// The password is changed twice while the provider is in use.
@@ -180,8 +173,7 @@ async fn a_log_in_that_fails_for_a_while_ends_neither_a_wait_nor_a_release() {
             // The next command needs a new connection, and a log-in.
             proxy.reset_connections();
             drop(guard);
-            let tried = async || (proxy.seen(phase) > before).then_some(());
-            must(eventually(AMPLE, "the release tries to log in", tried).await);
+            until("the release tries to log in", async || proxy.seen(phase) > before).await;
             sleep(Duration::from_secs(1)).await;
             must(point.clear().await);
             acquire_soon(&rival, "kept").await.release().await.unwrap();
@@ -220,8 +212,7 @@ async fn a_user_without_rights_is_not_ready_until_it_has_them() {
         assert_eq!(error, "MongoDB refused an operation (error 13, Unauthorized)");
     };
     let until_ready = async || {
-        let ready = async || provider.is_ready().await.then_some(());
-        must(eventually(AMPLE, "readiness", ready).await);
+        until("readiness", async || provider.is_ready().await).await;
     };
     let refused = provider
         .lock("refused")
@@ -251,8 +242,7 @@ async fn a_user_without_rights_is_not_ready_until_it_has_them() {
     assert!(provider.health().await.error.is_none());
     let guard = provider.lock("held").await.unwrap();
     app(doc! { "revokeRolesFromUser": "anna", "roles": ["readWrite"] }).await;
-    let unready = async || (!provider.is_ready().await).then_some(());
-    must(eventually(AMPLE, "a refused renewal", unready).await);
+    until("a refused renewal", async || !provider.is_ready().await).await;
     is_refused().await;
     app(grant).await;
     until_ready().await;

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use mongodb::ClientSession;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Purpose, TestDb, eventually, must, recorded, test_db};
+use mongolock_tests::{AMPLE, Purpose, TestDb, eventually, must, recorded, test_db, until};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -226,8 +226,10 @@ async fn blocked_releases_do_not_use_up_the_connections() {
         is_single && Purpose::of(sent) == Some(Purpose::Release)
     };
     let repeats = || commands.all().into_iter().filter(is_repeat).count();
-    let all_tried = async || (repeats() >= 2 * names.len()).then_some(());
-    must(eventually(AMPLE, "each release is repeated several times", all_tried).await);
+    until("each release is repeated several times", async || {
+        repeats() >= 2 * names.len()
+    })
+    .await;
     let users = database.collection::<Document>("users");
     let plain = timeout(AMPLE / 2, users.find_one(doc! {}).into_future()).await;
     plain.expect("a connection is free").unwrap();

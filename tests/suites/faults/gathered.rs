@@ -77,19 +77,12 @@ async fn calls_that_wait_for_room_cost_few_commands() {
     commands.clear();
     let guards = acquire(&provider, 0..CALLS).await;
     let (alone, together) = sent(&commands.take());
-    assert_eq!(
-        alone + together.iter().sum::<usize>(),
-        CALLS,
-        "each claim was sent once: {together:?}"
-    );
-    assert!(
-        alone + 2 * together.len() < CALLS / 4,
-        "{alone} alone, {together:?} together"
-    );
-    assert!(
-        together.iter().all(|claims| (2..=128).contains(claims)),
-        "{together:?}"
-    );
+    let sent = alone + together.iter().sum::<usize>();
+    assert_eq!(sent, CALLS, "each claim was sent once: {together:?}");
+    let few = alone + 2 * together.len() < CALLS / 4;
+    assert!(few, "{alone} alone, {together:?} together");
+    let in_bounds = together.iter().all(|claims| (2..=128).contains(claims));
+    assert!(in_bounds, "{together:?}");
     assert_eq!(release(guards).await, CALLS);
     let releases = commands.count(Purpose::Release);
     assert!(releases < CALLS / 4, "{releases} releases");
@@ -117,10 +110,8 @@ async fn a_common_command_that_fails_costs_no_call() {
         let guards = acquire(&provider, 0..CALLS).await;
         must(fault.clear().await);
         let (alone, together) = sent(&commands.take());
-        assert!(
-            !goes_whole || alone < CALLS / 4,
-            "{alone} alone, {together:?} together"
-        );
+        let few = !goes_whole || alone < CALLS / 4;
+        assert!(few, "{alone} alone, {together:?} together");
         assert_eq!(release(guards).await, CALLS);
         assert_eq!(claims(db.database()).await, 0);
     }))

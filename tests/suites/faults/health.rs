@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must, until};
 use tokio::time::{Instant, sleep};
 
 use crate::{Standalone, connect};
@@ -14,8 +14,7 @@ use crate::{Standalone, connect};
 const BOUND: Duration = Duration::from_secs(15);
 
 async fn until_ready(provider: &LockProvider) {
-    let ready = async || provider.is_ready().await.then_some(());
-    must(eventually(AMPLE, "readiness", ready).await);
+    until("readiness", async || provider.is_ready().await).await;
 }
 
 /// One command has no reply, on connections that work for all others; checks at the same time, and later ones, share that
@@ -77,8 +76,7 @@ async fn a_set_without_a_primary_is_reachable() {
         (!health.has_primary).then_some(())
     };
     must(eventually(AMPLE, "a silent primary", has_none).await);
-    let elected = async || provider.health().await.has_primary.then_some(());
-    must(eventually(AMPLE, "election", elected).await);
+    until("election", async || provider.health().await.has_primary).await;
 
     let other = || async { server.secondaries().await.first().copied() };
     let secondary = must(eventually(AMPLE, "a secondary", other).await);

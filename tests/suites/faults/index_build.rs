@@ -53,12 +53,8 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let asking = tokio::spawn(async move { admin.index_state().await });
     sleep(OPEN).await;
     let calls = callers.stop().await;
-    assert!(
-        calls.count > 0 && calls.longest < LONGEST,
-        "{}, {:?}",
-        calls.count,
-        calls.longest
-    );
+    let (count, longest) = (calls.count, calls.longest);
+    assert!(count > 0 && longest < LONGEST, "{count}, {longest:?}");
     assert_eq!(calls.failed_releases, 0);
     let state = asking.await.unwrap();
     assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
 use mongolock::{LockError, LockProvider, LossReason};
-use mongolock_tests::{AMPLE, Fault, Purpose, eventually, locks, must};
+use mongolock_tests::{AMPLE, Fault, Purpose, eventually, locks, must, until};
 use tokio::time::{sleep, timeout};
 
 use crate::act::Act;
@@ -30,8 +30,10 @@ async fn lasting_claims(database: &Database) -> u64 {
 
 /// Waits until a late request was granted, and until no claim lasts any more.
 async fn granted_for_one_expiry(database: &Database, count: u64) {
-    let granted = async || (claims(database).await == count).then_some(());
-    must(eventually(AMPLE, "the late request is granted", granted).await);
+    until("the late request is granted", async || {
+        claims(database).await == count
+    })
+    .await;
     let ended = async || (lasting_claims(database).await == 0).then_some(());
     must(eventually(Duration::from_secs(15), "no claim lasts", ended).await);
 }
@@ -88,8 +90,10 @@ async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let late = it.proxy.inject(fault);
     assert_free(&it.provider, "late").await;
     assert_eq!(late.hits(), 1);
-    let taken = async || (!is_released(it.db.database(), "late").await).then_some(());
-    must(eventually(AMPLE, "the late request takes effect", taken).await);
+    until("the late request takes effect", async || {
+        !is_released(it.db.database(), "late").await
+    })
+    .await;
     let free = async || it.provider.lock("late").try_acquire().await.unwrap();
     let limit = Duration::from_secs(4);
     let guard = must(eventually(limit, "the lock is free", free).await);

@@ -69,11 +69,7 @@ impl Election {
                     break;
                 }
             }
-            assert!(
-                begun.elapsed() <= limit,
-                "nobody leads after {:?}",
-                begun.elapsed()
-            );
+            assert!(begun.elapsed() <= limit, "nobody leads after {limit:?}");
         }
         assert_ne!(self.leader, former, "another one waits");
         assert!(self.token > token);

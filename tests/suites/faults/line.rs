@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongolock::LockGuard;
 use mongolock_tests::{
-    AMPLE, Actor, BEFORE_EXPIRY, Fault, History, Proxy, TestDb, eventually, must, test_db,
+    AMPLE, Actor, BEFORE_EXPIRY, Fault, History, Proxy, TestDb, eventually, must, test_db, until,
 };
 use rustix::process::Signal;
 use tokio::task::JoinSet;
@@ -110,8 +110,7 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
     let mut working = JoinSet::new();
     for provider in &living {
         working.spawn(take_turns(Act::Lock, provider.clone(), NAME.to_owned(), TURNS));
-        let waits = || async { (provider.health().await.waiting > 0).then_some(()) };
-        must(eventually(AMPLE, "a call that waits", waits).await);
+        until("a call that waits", async || provider.health().await.waiting > 0).await;
     }
     let begun = Instant::now();
     held.release().await.unwrap();

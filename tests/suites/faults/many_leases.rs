@@ -117,11 +117,8 @@ async fn a_client_of_connect_keeps_the_leases_while_the_pool_of_the_application_
     let error = lock.acquire().await.unwrap_err();
     assert!(begun.elapsed() < expiry * 2, "{:?}", begun.elapsed());
     assert!(error.to_string().starts_with("MongoDB did not answer"), "{error}");
-    assert!(
-        error.help().contains("connections of the pool"),
-        "{}",
-        error.help()
-    );
+    let help = error.help();
+    assert!(help.contains("connections of the pool"), "{help}");
     assert_free(&provider, "free").await;
     pings.await.unwrap();
     let acquired = timeout(BEFORE_EXPIRY, waiting).await;

@@ -44,10 +44,8 @@ async fn processes_that_end_under_load_print_nothing() {
         let (printed, errors) = [&output.stdout, &output.stderr]
             .map(|text| String::from_utf8_lossy(text).into_owned())
             .into();
-        assert!(
-            output.status.success() && errors.is_empty(),
-            "{printed}\n{errors}"
-        );
+        let ended_well = output.status.success() && errors.is_empty();
+        assert!(ended_well, "{printed}\n{errors}");
     }
     // A process may end while it builds the index, whose own lock it does not release then.
     let is_of_program = doc! { "$not": { "$regex": "\u{1f}" } };
@@ -55,10 +53,8 @@ async fn processes_that_end_under_load_print_nothing() {
         .find_one(doc! { "_id": is_of_program, "lockId": { "$ne": "" } })
         .await;
     assert_eq!(must(held), None, "the processes have released their locks");
-    assert!(
-        lock_document(db.database(), "load:0").await.is_some(),
-        "they had locks"
-    );
+    let used = lock_document(db.database(), "load:0").await;
+    assert!(used.is_some(), "they had locks");
 }
 
 fn process(db: &TestDb, part: &str) -> impl Future<Output = Output> + use<> {

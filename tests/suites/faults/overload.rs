@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::{Bson, Document};
 use mongolock::{IndexState, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Purpose, eventually, must, recorded, test_db};
+use mongolock_tests::{AMPLE, FailPoint, Purpose, must, recorded, test_db, until};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -73,12 +73,11 @@ async fn rejected(part: f64, expiry: Duration, time: Duration) {
     let guards = join_all(locks.map(|lock| lock.acquire_timeout(AMPLE).acquire())).await;
     let guards: Vec<LockGuard> = guards.into_iter().map(Result::unwrap).collect();
     // Leases that were acquired at different times share a command from then on.
-    let together = || async {
+    until("a common renewal", async || {
         assert_eq!(lost(&guards), 0, "before the fault");
-        let sent = commands.take();
-        sent.iter().any(|sent| renewed(sent) == LEASES).then_some(())
-    };
-    must(eventually(AMPLE, "a common renewal", together).await);
+        commands.take().iter().any(|sent| renewed(sent) == LEASES)
+    })
+    .await;
     let rejecting = FailPoint::rejecting(&["update", "findAndModify", "find"]).part(part);
     let point = must(rejecting.enable_for(&db).await);
     let begun = Instant::now();
@@ -100,16 +99,11 @@ async fn rejected(part: f64, expiry: Duration, time: Duration) {
         .filter(|sent| Purpose::of(sent) == Some(Purpose::Acquire));
     assert!(part < 1.0 || claims.count() as u64 <= 15 * LAST.as_secs());
     sent.extend(last);
-    assert!(
-        sent.len() as u64 <= 200 * time.as_secs(),
-        "{} commands",
-        sent.len()
-    );
+    let number = sent.len() as u64;
+    assert!(number <= 200 * time.as_secs(), "{number} commands");
     let renewals: Vec<usize> = sent.iter().map(renewed).collect();
-    assert!(
-        renewals.contains(&LEASES) && !renewals.contains(&1),
-        "{renewals:?}"
-    );
+    let together = renewals.contains(&LEASES) && !renewals.contains(&1);
+    assert!(together, "{renewals:?}");
     assert!(provider.is_ready().await && provider.health().await.overloaded_since.is_some());
     must(point.clear().await);
     let lasts = part < 1.0 || time < expiry;

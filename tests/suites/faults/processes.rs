@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use mongolock_tests::{AMPLE, Actor, FailPoint, History, eventually, must, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, FailPoint, History, must, test_db, until, wrong_clock};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -40,18 +40,14 @@ async fn hold_in_turn(act: Act, count: u64, clocks: [i64; 3]) {
         let clock: i64 = process.until("clock").await.parse().unwrap();
         let here = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let off = clock - here.cast_signed();
-        assert!(
-            (off - shift).abs() < 60,
-            "the clock of the process is {off} s off"
-        );
+        let shifted = (off - shift).abs() < 60;
+        assert!(shifted, "the clock of the process is {off} s off");
         waiting.push(process);
     }
     let (mut stopped, first) = next_to_hold(&mut waiting).await;
     let renewed = timeout(EXPIRY * 2, waiting[0].next()).await;
-    assert!(
-        renewed.is_err(),
-        "only one works at a time, as long as it renews its lease: {renewed:?}"
-    );
+    // Only one works at a time, as long as it renews its lease.
+    assert!(renewed.is_err(), "{renewed:?}");
     stopped.signal(Signal::STOP);
     let (killed, second) = in_time(&mut waiting).await;
     killed.signal(Signal::KILL);
@@ -64,23 +60,15 @@ async fn hold_in_turn(act: Act, count: u64, clocks: [i64; 3]) {
     }
     stopped.signal(Signal::CONT);
     let said = stopped.next().await;
-    assert_eq!(
-        said,
-        ("lost".to_owned(), first.to_string()),
-        "the body runs no further step"
-    );
+    let loss = ("lost".to_owned(), first.to_string());
+    assert_eq!(said, loss, "the body runs no further step");
     sleep(Duration::from_millis(300)).await;
     last.until("step").await;
-    assert_eq!(
-        claims(db.database()).await,
-        count,
-        "its late commands change nothing"
-    );
+    let claims = claims(db.database()).await;
+    assert_eq!(claims, count, "its late commands change nothing");
     if let Act::Lock = act {
-        assert_eq!(
-            document(db.database(), NAME).await.get_i64("fencingToken"),
-            Ok(third)
-        );
+        let document = document(db.database(), NAME).await;
+        assert_eq!(document.get_i64("fencingToken"), Ok(third));
     }
     let mut history = History::default();
     for process in [stopped, killed, last] {
@@ -89,10 +77,8 @@ async fn hold_in_turn(act: Act, count: u64, clocks: [i64; 3]) {
     let verdict = history.judge();
     verdict.assert_sound();
     // No lock can end a section while its process is stopped: here until two others have begun.
-    assert_eq!(
-        (verdict.holds, verdict.lost, verdict.late_sections.len()),
-        (3, 1, 2)
-    );
+    let counted = (verdict.holds, verdict.lost, verdict.late_sections.len());
+    assert_eq!(counted, (3, 1, 2));
 }
 
 /// The process that holds next, with its token.
@@ -113,11 +99,8 @@ async fn in_time(waiting: &mut Vec<Actor>) -> (Actor, i64) {
     let begun = Instant::now();
     let next = next_to_hold(waiting).await;
     // A waiter that did not know the end of the lease would look again up to 30 s later.
-    assert!(
-        begun.elapsed() <= EXPIRY + Duration::from_secs(3),
-        "{:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took <= EXPIRY + Duration::from_secs(3), "{took:?}");
     next
 }
 
@@ -174,8 +157,10 @@ async fn take_turns_in_trouble(act: Act) {
     }
     if let Act::Permit(permits) = act {
         let semaphore = patient(db.database()).semaphore(NAME, permits);
-        let all_free = async || (semaphore.available().await.unwrap() == permits).then_some(());
-        must(eventually(AMPLE, "all permits are free", all_free).await);
+        until("all permits are free", async || {
+            semaphore.available().await.unwrap() == permits
+        })
+        .await;
     } else {
         // What the killed process held has not been taken over if nobody wanted it any more.
         act.acquire(&patient(db.database()), NAME)

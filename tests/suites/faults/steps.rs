@@ -8,7 +8,7 @@ use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{Detach, LeaseHandle, LockError, LockProvider, LockState};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Meant, Proxy, Purpose, TestDb, eventually, locks, must,
+    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Meant, Proxy, Purpose, TestDb, locks, must, until,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -162,8 +162,7 @@ impl<'a> Scene<'a> {
             Message(..) => 1,
             Refusal((_, times, _)) | Unconfirmed((_, times, _)) => u64::from(times),
         };
-        let repeated = async || (self.proxy.seen(purpose) > before + hit).then_some(());
-        must(eventually(AMPLE, "a repetition", repeated).await);
+        until("a repetition", async || self.proxy.seen(purpose) > before + hit).await;
         // They are counted on their way. No event shows that they have reached the server.
         sleep(Duration::from_millis(500)).await;
     }

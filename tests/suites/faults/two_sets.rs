@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, LentServer, Node, Proxy, Server, ServerOptions, Set, eventually, must};
+use mongolock_tests::{AMPLE, LentServer, Node, Proxy, Server, ServerOptions, Set, eventually, must, until};
 use tokio::time::{Instant, sleep};
 
 use crate::{assert_free, closed_address};
@@ -281,6 +281,5 @@ async fn a_healthy_start_asks_no_host(server: &Server) {
         .iter()
         .map(|host| if *host == primary { &alias } else { *host });
     works(&hosts.collect::<Vec<_>>(), "").await;
-    let asked = async || (questions(nodes) > 0).then_some(());
-    must(eventually(AMPLE, "the question", asked).await);
+    until("the question", async || questions(nodes) > 0).await;
 }

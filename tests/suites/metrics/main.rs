@@ -12,7 +12,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use mongodb::bson::{Document, doc};
 use mongolock::{FencedExt, FencingToken, LockError, LockProvider, WakeUp, distributed_lock};
-use mongolock_tests::{AMPLE, test_db};
+use mongolock_tests::{AMPLE, test_db, until};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
@@ -46,10 +46,8 @@ fn value(printed: &str, name: &str, labels: &[&str]) -> f64 {
 
 fn assert_value(printed: &str, name: &str, labels: &[&str], expected: f64) {
     let value = value(printed, name, labels);
-    assert!(
-        (value - expected).abs() < 1e-9,
-        "{name} {labels:?} is {value} in\n{printed}"
-    );
+    let is_it = (value - expected).abs() < 1e-9;
+    assert!(is_it, "{name} {labels:?} is {value} in\n{printed}");
 }
 
 /// Each outcome of an acquire, and the numbers of calls that hold and wait.
@@ -147,8 +145,7 @@ static PRINTED: LazyLock<String> = LazyLock::new(|| {
             .unwrap();
         committing.context().commit(&mut session).await.unwrap();
         let waiter = tokio::spawn(rival.lock("renewed").acquire());
-        let woken = async || (rival.health().await.wake_up == WakeUp::Stream).then_some(());
-        mongolock_tests::eventually(AMPLE, "stream", woken).await.unwrap();
+        until("stream", async || rival.health().await.wake_up == WakeUp::Stream).await;
         waiter.abort();
         guard.release().await.unwrap();
         let expired = provider
@@ -163,10 +160,8 @@ static PRINTED: LazyLock<String> = LazyLock::new(|| {
 #[test]
 fn commands_renewals_and_stale_writes_are_counted() {
     let printed = &*PRINTED;
-    assert!(
-        value(printed, "mongolock_renewal_age_seconds_count", &[]) >= 1.0,
-        "{printed}"
-    );
+    let renewals = value(printed, "mongolock_renewal_age_seconds_count", &[]);
+    assert!(renewals >= 1.0, "{printed}");
     assert_value(printed, "mongolock_stale_writes_total", &[], 1.0);
     assert_value(printed, "mongolock_lost_total", &[r#"reason="expired""#], 1.0);
     let commands = |kind: &str| {
@@ -232,11 +227,8 @@ fn a_recorder_that_is_installed_later_gets_nothing() {
     acquire();
     let (recorder, handle) = recorder();
     metrics::with_local_recorder(&recorder, acquire);
-    assert!(
-        !handle.render().contains("mongolock_acquires_total"),
-        "{}",
-        handle.render()
-    );
+    let printed = handle.render();
+    assert!(!printed.contains("mongolock_acquires_total"), "{printed}");
 
     let (recorder, handle) = self::recorder();
     let provider = LockProvider::in_memory();

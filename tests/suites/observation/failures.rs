@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, LentServer, eventually, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, LentServer, must, test_db, until};
 use tokio::time::Instant;
 use tracing::Level;
 use tracing_subscriber::layer::SubscriberExt;
@@ -48,8 +48,7 @@ fn events(notes: &Notes, name: &str) -> Vec<NotedEvent> {
 
 /// Waits until an event of this name was recorded.
 async fn until_logged(notes: &Notes, event: &str) {
-    let logged = async || (!events(notes, event).is_empty()).then_some(());
-    must(eventually(AMPLE, event, logged).await);
+    until(event, async || !events(notes, event).is_empty()).await;
 }
 
 /// Runs a scenario, and asserts that each event is recorded at this level and with this part in its message or its fields.

@@ -103,10 +103,8 @@ impl Notes {
         let events = self.events(name);
         let seen = events.iter().map(|event| &*event.fields.0["lock.name"]);
         assert_eq!(seen.collect::<Vec<_>>(), locks, "{name}");
-        assert!(
-            events.iter().all(|event| *event.metadata.level() == level),
-            "{name}"
-        );
+        let has_level = |event: &NotedEvent| *event.metadata.level() == level;
+        assert!(events.iter().all(has_level), "{name}");
         events
     }
 
@@ -128,10 +126,8 @@ impl Notes {
         });
         for NotedEvent { metadata, fields, .. } in &self.0.lock().unwrap().events {
             let message = &fields.0["message"];
-            assert!(
-                message.starts_with(&format!("{}: ", metadata.name())),
-                "{message}"
-            );
+            let begin = format!("{}: ", metadata.name());
+            assert!(message.starts_with(&begin), "{message}");
             assert_eq!(metadata.target(), "mongolock", "{message}");
         }
     }
@@ -239,10 +235,8 @@ fn outcomes_of_acquires(notes: &Notes) {
             .map(|span| span.0.get(name).map_or("", String::as_str));
         values.collect()
     };
-    assert_eq!(
-        field("outcome"),
-        ["acquired", "busy", "acquired", "acquired", "timeout"]
-    );
+    let outcomes = ["acquired", "busy", "acquired", "acquired", "timeout"];
+    assert_eq!(field("outcome"), outcomes);
     assert_eq!(field("error.type"), ["", "busy", "", "", "timeout"]);
     assert_eq!(field("lock.name"), ["seen"; 5]);
     for span in &spans {
@@ -261,20 +255,16 @@ fn one_hold_of_300_ms(notes: &Notes) {
 
 #[distributed_lock(name = "report:<id>")]
 async fn report(id: u64) -> Result<(), LockError> {
-    assert_eq!(
-        LockContext::current().and_then(|context| context.template()),
-        Some("report:<id>")
-    );
+    let template = LockContext::current().and_then(|context| context.template());
+    assert_eq!(template, Some("report:<id>"));
     labelled(id).await
 }
 
 /// A nested call, which joins the lock and keeps its own template.
 #[distributed_lock(name = "report:<nested>")]
 async fn labelled(nested: u64) -> Result<(), LockError> {
-    assert_eq!(
-        LockContext::current().and_then(|context| context.template()),
-        Some("report:<nested>")
-    );
+    let template = LockContext::current().and_then(|context| context.template());
+    assert_eq!(template, Some("report:<nested>"));
     Ok(())
 }
 
@@ -289,17 +279,13 @@ fn spans_have_the_template_of_the_name() {
         notes.spans(span).into_iter().map(fields).collect()
     };
     let some = |name: &str, template: &str| (name.to_owned(), Some(template.to_owned()));
-    assert_eq!(
-        templates("mongolock.acquire"),
-        [some("report:7", "report:<id>"), ("plain".to_owned(), None)]
+    let (outer, nested) = (
+        some("report:7", "report:<id>"),
+        some("report:7", "report:<nested>"),
     );
-    assert_eq!(
-        templates("mongolock.hold"),
-        [
-            some("report:7", "report:<id>"),
-            some("report:7", "report:<nested>"),
-        ]
-    );
+    let plain = ("plain".to_owned(), None);
+    assert_eq!(templates("mongolock.acquire"), [outer.clone(), plain]);
+    assert_eq!(templates("mongolock.hold"), [outer, nested]);
 }
 
 fn levels_of_events(notes: &Notes) {
@@ -345,23 +331,16 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
         }
     });
     let resumed = |event: &&NotedEvent| event.fields.0["lock.owner"] == "session:1";
-    assert!(
-        notes
-            .events("mongolock.acquired")
-            .iter()
-            .any(|event| resumed(&event))
-    );
+    let acquired = notes.events("mongolock.acquired");
+    assert!(acquired.iter().any(|event| resumed(&event)));
     let ended = notes.events("mongolock.released");
     for how in ["detached", "released"] {
         let is_it = |event: &&NotedEvent| event.fields.0["how"] == how && resumed(event);
         let found = ended.iter().find(is_it).expect(how);
         assert_eq!(found.metadata.level(), &Level::DEBUG, "{how}");
     }
-    assert_eq!(
-        notes.spans("mongolock.acquire").len(),
-        6,
-        "two of locks, four of leases"
-    );
+    let spans = notes.spans("mongolock.acquire").len();
+    assert_eq!(spans, 6, "two of locks, four of leases");
     let all = notes.0.lock().unwrap();
     let events = all.events.iter().map(|event| &event.fields);
     let fields = events.chain(all.spans.iter().map(|(_, fields)| fields));
@@ -564,11 +543,8 @@ fn a_renewal_that_waits_for_a_connection_is_reported() {
         join_all(pings).await;
         must(point.clear().await);
         let error = guard.ensure_held().unwrap_err();
-        assert!(
-            error.help().contains("mongolock.renewal_waiting"),
-            "{}",
-            error.help()
-        );
+        let help = error.help();
+        assert!(help.contains("mongolock.renewal_waiting"), "{help}");
     });
     let waiting = notes.events("mongolock.renewal_waiting");
     assert_eq!(*waiting[0].metadata.level(), Level::WARN);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
-use mongolock_tests::{AMPLE, Fault, LentServer, Proxy, Server, eventually, must, with_parameter};
+use mongolock_tests::{AMPLE, Fault, LentServer, Proxy, Server, eventually, must, until, with_parameter};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -98,8 +98,7 @@ async fn hits_its_messages(server: &Server, case: (Fault, Reply, u32, Duration))
         let outcome = must(timeout(AMPLE, increment).await);
         assert_eq!(outcome.is_ok(), reply == Reply::Success, "{what}");
         let expected = executed * hits;
-        let reached = || async { (it.number().await == expected).then_some(()) };
-        must(eventually(AMPLE, &what, reached).await);
+        until(&what, async || it.number().await == expected).await;
         assert!(began.elapsed() >= takes, "{what}");
     }
     must(hit.happened(AMPLE).await);

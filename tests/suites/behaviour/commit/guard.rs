@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, change_lock, must, names};
+use mongolock_tests::{AMPLE, change_lock, must, names, until};
 use tokio::time::sleep;
 
 use super::{
     Way, accounts, begin, begin_with, holder_in_transaction, insert, is_committed, prepared, session,
     take_over,
 };
-use crate::fixture::{millis, until};
+use crate::fixture::millis;
 
 /// The guard renews the lease. It always moves the end of the lease forward, also of one that ends later, and after `max_hold`: a
 /// write that changes nothing would not conflict with others.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use mongolock::{LeaseHandle, LockError, LockInfo, LockProvider, LockState, LossReason};
-use mongolock_tests::rounds;
+use mongolock_tests::{rounds, until};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::subject::Subject;
 use super::{conformance, conformance_of_kinds};
-use crate::fixture::{Fixture, acquire_and_release, assert_lost, in_time, refused_option, until};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, in_time, refused_option};
 
 conformance!(
     the_handle_exists_before_the_lease,

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use mongolock::{LockContext, LockError, LockEventKind, LockProvider};
-use mongolock_tests::BEFORE_EXPIRY;
+use mongolock_tests::{BEFORE_EXPIRY, until};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::conformance;
-use crate::fixture::{AppError, Fixture, in_time, refused_option, until};
+use crate::fixture::{AppError, Fixture, in_time, refused_option};
 
 conformance!(
     the_value_and_the_error_of_the_body_end_the_call,

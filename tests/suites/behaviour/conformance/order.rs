@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use mongolock::LockProvider;
+use mongolock_tests::until;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::conformance;
-use crate::fixture::{Fixture, until};
+use crate::fixture::Fixture;
 
 conformance!(
     // The store in memory reports releases as well.

@@ -5,10 +5,9 @@ use mongodb::ClientSession;
 use mongodb::bson::{Document, bson, doc};
 use mongodb::options::{Collation, CollationStrength, Hint, UpdateOptions, WriteConcern};
 use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
-use mongolock_tests::{Commands, must, names, recorded};
+use mongolock_tests::{Commands, must, names, recorded, until};
 
 use super::{Scene, first, retitle};
-use crate::fixture::until;
 
 const MAJORITY: &str = "readConcernLevel=majority";
 
