@@ -1,18 +1,5 @@
 use super::*;
-use crate::samples::{corpus, each_seed, text as random_text, word};
-
-fn text(text: &str) -> Piece {
-    Piece::Text(text.to_owned())
-}
-
-fn placeholder(range: Range<usize>, root: Root, steps: Vec<Access>) -> Piece {
-    Piece::Placeholder(Placeholder { range, root, steps })
-}
-
-/// A placeholder without a path.
-fn name(range: Range<usize>, root: &str) -> Piece {
-    placeholder(range, Root::Name(root.to_owned()), vec![])
-}
+use crate::samples::{corpus, each_seed, rows, text as random_text, word};
 
 #[track_caller]
 fn pieces(template: &str) -> Vec<Piece> {
@@ -37,48 +24,37 @@ fn mistake(template: &str) -> (&str, TemplateMistake) {
 
 #[test]
 fn reads_text_and_placeholders() {
-    for (template, expected) in [
-        ("nightly", vec![text("nightly")]),
-        ("report:<id>", vec![text("report:"), name(7..11, "id")]),
-        ("<id>:x", vec![name(0..4, "id"), text(":x")]),
-        ("über 100 %", vec![text("über 100 %")]),
-        ("<größe>", vec![name(0..9, "größe")]),
-        ("<self>", vec![name(0..6, "self")]),
-        // Doubled brackets are read from the left.
-        ("a<<b>>c", vec![text("a<b>c")]),
-        ("<<<id>>>", vec![text("<"), name(2..6, "id"), text(">")]),
-        ("<<<<", vec![text("<<")]),
-        ("<a>>><b>", vec![name(0..3, "a"), text(">"), name(5..8, "b")]),
-    ] {
-        assert_eq!(pieces(template), expected);
-    }
-}
-
-#[test]
-fn reads_paths_constants_and_positions() {
-    let field = |name: &str| Access::Field(name.to_owned());
-    let method = |name: &str| Access::Method(name.to_owned());
-    let root = |name: &str| Root::Name(name.to_owned());
-    let constant = |of: &str, name: &str| Root::Constant {
-        of: of.to_owned(),
-        name: name.to_owned(),
-    };
-    for (template, root, steps) in [
-        ("<self.tenant>", root("self"), vec![field("tenant")]),
-        (
-            "<pair.0.1>",
-            root("pair"),
-            vec![Access::Index(0), Access::Index(1)],
-        ),
-        ("<o.id().x>", root("o"), vec![method("id"), field("x")]),
-        ("<type.match>", root("type"), vec![field("match")]),
-        ("<T::KIND>", constant("T", "KIND"), vec![]),
-        ("<Self::KIND>", constant("Self", "KIND"), vec![]),
-        ("<T::KIND.name()>", constant("T", "KIND"), vec![method("name")]),
-        ("<0>", Root::Index(0), vec![]),
-        ("<12>", Root::Index(12), vec![]),
-    ] {
-        assert_eq!(pieces(template), [placeholder(0..template.len(), root, steps)]);
+    // Doubled brackets are read from the left.
+    let table = r#"
+        nightly => "nightly"
+        report:<id> => "report:" <id> Name("id") []
+        <id>:x => <id> Name("id") [] ":x"
+        über 100 % => "über 100 %"
+        <größe> => <größe> Name("größe") []
+        <self> => <self> Name("self") []
+        a<<b>>c => "a<b>c"
+        <<<id>>> => "<" <id> Name("id") [] ">"
+        <<<< => "<<"
+        <a>>><b> => <a> Name("a") [] ">" <b> Name("b") []
+        <self.tenant> => <self.tenant> Name("self") [Field("tenant")]
+        <pair.0.1> => <pair.0.1> Name("pair") [Index(0), Index(1)]
+        <o.id().x> => <o.id().x> Name("o") [Method("id"), Field("x")]
+        <type.match> => <type.match> Name("type") [Field("match")]
+        <T::KIND> => <T::KIND> Constant { of: "T", name: "KIND" } []
+        <Self::KIND> => <Self::KIND> Constant { of: "Self", name: "KIND" } []
+        <T::KIND.name()> => <T::KIND.name()> Constant { of: "T", name: "KIND" } [Method("name")]
+        <0> => <0> Index(0) []
+        <12> => <12> Index(12) []
+    "#;
+    for (template, expected) in rows(table) {
+        let pieces = pieces(template).into_iter().map(|piece| match piece {
+            Piece::Text(text) => format!("{text:?}"),
+            Piece::Placeholder(Placeholder { range, root, steps }) => {
+                format!("{} {root:?} {steps:?}", &template[range])
+            }
+        });
+        let shown: Vec<String> = pieces.collect();
+        assert_eq!(shown.join(" "), expected, "{template}");
     }
 }
 
@@ -129,76 +105,47 @@ fn refuses_white_space_long_names_and_control_characters() {
     assert_eq!(mistakes(&"x".repeat(512)), []);
 }
 
+/// Each mistake, after the text that it is reported at.
 #[test]
-fn refuses_unbalanced_brackets_and_braces() {
-    let unclosed = |written: &str| TemplateMistake::Unclosed {
-        written: written.to_owned(),
-    };
-    let braced = |written: &str, write: Option<&str>| TemplateMistake::Braced {
-        written: written.to_owned(),
-        write: write.map(str::to_owned),
-    };
-    let brace = |brace: &str| TemplateMistake::Brace {
-        brace: brace.to_owned(),
-    };
-    for (template, at, expected) in [
-        ("report:<id", "<id", unclosed("id")),
-        ("a<", "<", unclosed("")),
-        ("<a<b>", "<a", unclosed("a")),
-        ("a>b", ">", TemplateMistake::Unopened),
-        ("<a>>b", ">", TemplateMistake::Unopened),
-        ("<<a>", ">", TemplateMistake::Unopened),
-        ("report:{id}", "{id}", braced("{id}", Some("id"))),
-        ("{id:?}", "{id:?}", braced("{id:?}", Some("id"))),
-    ] {
-        assert_eq!(mistake(template), (at, expected));
+fn reports_all_mistakes_at_once() {
+    let table = r#"
+        report:<id => <id Unclosed { written: "id" }
+        a< => < Unclosed { written: "" }
+        <a<b> => <a Unclosed { written: "a" }
+        a>b => > Unopened
+        <a>>b => > Unopened
+        <<a> => > Unopened
+        report:{id} => {id} Braced { written: "{id}", write: Some("id") }
+        {id:?} => {id:?} Braced { written: "{id:?}", write: Some("id") }
+        {<id>} => { Brace { brace: "{" }, } Brace { brace: "}" }
+        {{id}} => { Brace { brace: "{" }, {id} Braced { written: "{id}", write: Some("id") }, } Brace { brace: "}" }
+        x<a><b> => <a><b> Adjacent { left: "<a>", right: "<b>" }
+        < > => < > NoPlaceholder
+        <id()> => <id()> Syntax { written: "id()", write: None }
+        < order . id () > => < order . id () > Syntax { written: " order . id () ", write: Some("order.id()") }
+        <&id> => <&id> Syntax { written: "&id", write: Some("id") }
+        <r#type> => <r#type> Syntax { written: "r#type", write: Some("type") }
+        <id?> => <id?> Syntax { written: "id?", write: Some("id") }
+    "#;
+    for (template, expected) in rows(table) {
+        let found = parse(template).1.into_iter();
+        let found = found.map(|(at, mistake)| format!("{} {mistake:?}", &template[at]));
+        let shown: Vec<String> = found.collect();
+        assert_eq!(shown.join(", "), expected, "{template}");
     }
-    assert_eq!(mistakes("{<id>}"), [brace("{"), brace("}")]);
-    assert_eq!(
-        mistakes("{{id}}"),
-        [brace("{"), braced("{id}", Some("id")), brace("}")]
-    );
+    assert_eq!(mistakes("<a>-<b>"), []);
+    assert_eq!(mistakes("<a><b><c>").len(), 2);
+    assert_eq!(mistakes(" {id}<><a b>\n<x").len(), 6);
 }
 
 #[test]
 fn refuses_placeholders_that_are_not_paths() {
-    assert_eq!(mistake("< >"), ("< >", TemplateMistake::NoPlaceholder));
     let words = "id()|o.get(1)|pair.00|pair.+1|pair.4294967296|fut.await|_|Self|super|crate|a.self|a b|a..b|a-b|\"a\"|a.b()()|::N|\
                  T::|T::Inner::N|self::N|T::new()|00";
     for word in words.split('|') {
         let found = mistake(&format!("<{word}>")).1;
         assert!(matches!(found, TemplateMistake::Syntax { .. }), "{word}");
     }
-    // Some have a probable meaning.
-    for (written, meant) in [
-        ("id()", None),
-        (" order . id () ", Some("order.id()")),
-        ("&id", Some("id")),
-        ("r#type", Some("type")),
-        ("id?", Some("id")),
-    ] {
-        let write = meant.map(str::to_owned);
-        let written = written.to_owned();
-        assert_eq!(
-            mistake(&format!("<{written}>")).1,
-            TemplateMistake::Syntax { written, write }
-        );
-    }
-}
-
-#[test]
-fn reports_all_mistakes_at_once() {
-    let adjacent = |left: &str, right: &str| TemplateMistake::Adjacent {
-        left: left.to_owned(),
-        right: right.to_owned(),
-    };
-    assert_eq!(mistake("x<a><b>").0, "<a><b>");
-    assert_eq!(
-        mistakes("<a><b><c>"),
-        [adjacent("<a>", "<b>"), adjacent("<b>", "<c>")]
-    );
-    assert_eq!(mistakes("<a>-<b>"), []);
-    assert_eq!(mistakes(" {id}<><a b>\n<x").len(), 6);
 }
 
 /// Every mistake points into its text.
