@@ -162,48 +162,31 @@ mod tests {
 
     #[test]
     fn a_busy_lock_names_its_holder_as_far_as_it_is_known() {
-        let (anna, nobody) = (Some("anna"), None);
-        let seconds = |seconds: f64| Some(Duration::from_secs_f64(seconds));
-        for (holder, held_for, remaining, text) in [
-            (
-                anna,
-                seconds(12.0),
-                seconds(26.9),
-                "anna (for 12 s, 27 s left of its lease)",
-            ),
-            (anna, None, seconds(26.9), "anna (27 s left of its lease)"),
-            (anna, seconds(12.0), None, "anna (for 12 s)"),
-            (anna, None, None, "anna"),
-            (
-                anna,
-                seconds(35.0),
-                seconds(0.0),
-                "anna (for 35 s, its last known lease has ended)",
-            ),
-            (
-                nobody,
-                None,
-                seconds(4.9),
-                "an unknown holder (4.9 s left of its lease)",
-            ),
-            (nobody, None, None, "an unknown holder"),
-        ] {
+        let rows = "anna|12|26.9|anna (for 12 s, 27 s left of its lease)
+            anna||26.9|anna (27 s left of its lease)
+            anna|12||anna (for 12 s)
+            anna|||anna
+            anna|35|0|anna (for 35 s, its last known lease has ended)
+            ||4.9|an unknown holder (4.9 s left of its lease)
+            |||an unknown holder";
+        for row in rows.lines() {
+            let fields: Vec<&str> = row.trim().split('|').collect();
+            let [holder, held_for, remaining, text] = fields[..] else {
+                panic!("four fields: {row}")
+            };
+            let seconds = |text: &str| text.parse().ok().map(Duration::from_secs_f64);
             let mut lock = Busy::new("report:42");
-            lock.holder = holder.map(str::to_owned);
-            (lock.held_for, lock.remaining) = (held_for, remaining);
+            lock.holder = Some(holder.to_owned()).filter(|holder| !holder.is_empty());
+            (lock.held_for, lock.remaining) = (seconds(held_for), seconds(remaining));
             let busy = LockError::busy(lock.clone()).to_string();
             assert_eq!(busy, format!("lock `report:42` is held by {text}"));
             let timeout = LockError::timeout(lock.clone(), Duration::from_millis(2001)).to_string();
-            assert_eq!(
-                timeout,
-                format!("lock `report:42` not acquired within 2.0 s: held by {text}")
-            );
+            let not_acquired = "lock `report:42` not acquired within 2.0 s";
+            assert_eq!(timeout, format!("{not_acquired}: held by {text}"));
             lock.in_this_process = true;
             let own = LockError::busy(lock).to_string();
-            assert!(
-                own.starts_with("lock `report:42` is held by this process"),
-                "{own}"
-            );
+            let by_this = own.starts_with("lock `report:42` is held by this process");
+            assert!(by_this, "{own}");
         }
     }
 

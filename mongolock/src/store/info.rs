@@ -168,37 +168,30 @@ mod tests {
         serde_json::to_string(&info("report:1", &sight, Duration::ZERO).unwrap()).unwrap()
     }
 
+    /// Each row has a `lockId`, the milliseconds of the lease, those until now, and what the JSON has.
     #[test]
     fn the_json_is_plain_and_stable() {
-        assert_eq!(
-            json("billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
-        );
-        assert_eq!(
-            json("billing-1#8c0f", 877, 5_000),
-            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0}"#
-        );
-        assert_eq!(
-            json("", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.0}"#
-        );
-        assert_eq!(
-            json("kept:billing-1#8c0f", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
-        );
-    }
-
-    #[test]
-    fn a_mark_names_its_owner_and_is_done_until_it_ends() {
-        assert_eq!(
-            json("done:billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"done","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
-        );
-        let over = json("done:billing#1#8c0f", 877, 877);
-        assert!(
-            over.contains(r#""owner":"billing#1","state":"released""#),
-            "{over}"
-        );
+        let rows = "billing#1#8c0f|30000|130|\"billing#1\"|held|40:30.123Z|29.87
+            billing-1#8c0f|877|5000|\"billing-1\"|expired|40:01Z|0.0
+            |60000|59999|null|released|41:00.123Z|0.0
+            kept:billing-1#8c0f|60000|59999|null|released|41:00.123Z|0.001
+            done:billing#1#8c0f|30000|130|\"billing#1\"|done|40:30.123Z|29.87
+            done:billing#1#8c0f|877|877|\"billing#1\"|released|40:01Z|0.0";
+        for row in rows.lines() {
+            let fields: Vec<&str> = row.trim().split('|').collect();
+            let [lock_id, lease, now, owner, state, expires_at, remaining] = fields[..] else {
+                panic!("seven fields: {row}")
+            };
+            let lock = format!(r#""name":"report:1","owner":{owner},"state":"{state}""#);
+            let token = r#""fencing_token":1763764800123000"#;
+            let acquired_at = r#""acquired_at":"2025-11-21T22:40:00.123Z""#;
+            let end = format!(r#""expires_at":"2025-11-21T22:{expires_at}","remaining":{remaining}"#);
+            let expected = format!("{{{lock},{token},{acquired_at},{end}}}");
+            assert_eq!(
+                json(lock_id, lease.parse().unwrap(), now.parse().unwrap()),
+                expected
+            );
+        }
     }
 
     #[test]
@@ -220,15 +213,10 @@ mod tests {
     /// Other programs may write such dates, for instance for a lock without an end.
     #[test]
     fn dates_without_an_rfc_3339_form_are_clamped() {
-        let last = json("a#1", i64::MAX, 0);
-        assert!(
-            last.contains(r#""expires_at":"9999-12-31T23:59:59.999Z""#),
-            "{last}"
-        );
-        let first = json("a#1", i64::MIN, 0);
-        assert!(
-            first.contains(r#""expires_at":"0000-01-01T00:00:00Z""#),
-            "{first}"
-        );
+        let (first, last) = ("0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z");
+        for (end, shown) in [(i64::MIN, first), (i64::MAX, last)] {
+            let json = json("a#1", end, 0);
+            assert!(json.contains(shown), "{json}");
+        }
     }
 }

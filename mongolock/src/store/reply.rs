@@ -144,18 +144,16 @@ mod tests {
             // The write error decides: nothing was written.
             (unconfirmed(written(121), concern(64).into()), Seen::Refused),
             (unconfirmed(doc! { "n": 1 }, Bson::Null), Seen::Repeated),
-            // "Held" that a majority has not confirmed is not held.
-            (
-                unconfirmed(doc! { "value": held }, concern(64).into()),
-                Seen::Repeated,
-            ),
-            (
-                unconfirmed(doc! { "value": mine }, concern(64).into()),
-                Seen::Repeated,
-            ),
         ];
+        // "Held" that a majority has not confirmed is not held.
+        let values = [held, mine].map(|value| unconfirmed(doc! { "value": value }, concern(64).into()));
         let codes = [50, 91, 11602, 189, 79].map(|code| unconfirmed(doc! { "n": 1 }, concern(code).into()));
-        replies.extend(codes.map(|reply| (reply, Seen::Repeated)));
+        replies.extend(
+            values
+                .into_iter()
+                .chain(codes)
+                .map(|reply| (reply, Seen::Repeated)),
+        );
         for (reply, expected) in replies {
             assert_eq!(seen(reply.clone()), expected, "{reply}");
         }
@@ -166,10 +164,8 @@ mod tests {
         let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
         let error = outcome(Ok(reply), false).unwrap_err();
         assert_eq!(code(&error), Some(91));
-        assert!(
-            error.contains_label("Label") && error.to_string().contains("shutting down"),
-            "{error}"
-        );
+        assert!(error.contains_label("Label"), "{error}");
+        assert!(error.to_string().contains("shutting down"), "{error}");
     }
 
     #[test]
@@ -182,16 +178,11 @@ mod tests {
         };
         assert_eq!(outcome(&[], None), Ok(()));
         assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(()));
-        assert_eq!(
-            outcome(&[write(0, 11000), write(2, 121), write(3, 14)], None),
-            Err(Some(121))
-        );
+        let refused = [write(0, 11000), write(2, 121), write(3, 14)];
+        assert_eq!(outcome(&refused, None), Err(Some(121)));
         assert_eq!(outcome(&[write(0, 11000)], Some(64)), Err(Some(64)));
-        assert_eq!(
-            outcome(&[write(1, 40066)], None),
-            Ok(()),
-            "it has stopped at a miss"
-        );
+        // It has stopped at a miss.
+        assert_eq!(outcome(&[write(1, 40066)], None), Ok(()));
     }
 
     #[test]
