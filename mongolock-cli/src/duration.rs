@@ -30,19 +30,9 @@ mod tests {
     fn a_duration_is_a_number_and_a_unit() {
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("1d"), Ok(Duration::from_secs(86_400)));
-        for wrong in [
-            "",
-            "10",
-            "s",
-            "1.5s",
-            "-1s",
-            "1 s",
-            "1w",
-            "99999999999999999999s",
-            "1s ",
-        ] {
+        let wrong = "|10|s|1.5s|-1s|1 s|1w|1s |99999999999999999999s|18446744073709551615d";
+        for wrong in wrong.split('|') {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
-        assert!(parse("18446744073709551615d").is_err());
     }
 }

@@ -122,15 +122,7 @@ mod tests {
             let read = parse(text).expect(text);
             assert_eq!(read.at(now, &zone()), Some(date(wanted)), "{text}: {read:?}");
         }
-        for wrong in [
-            "",
-            "12",
-            "25:00",
-            "2025-13-01",
-            "yesterday",
-            "2025-11-20T02:00Y",
-            "-1h",
-        ] {
+        for wrong in "|12|25:00|2025-13-01|yesterday|2025-11-20T02:00Y|-1h".split('|') {
             assert!(parse(wrong).is_err(), "{wrong:?}: {:?}", parse(wrong));
         }
     }

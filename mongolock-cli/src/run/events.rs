@@ -104,32 +104,3 @@ impl Visit for Said {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_of_an_event_is_noted_once() {
-        let failures = Failures::default();
-        tracing::subscriber::with_default(failures.clone(), || {
-            let error = "no server";
-            tracing::warn!(name: "mongolock.lost", error = %error, "it is lost");
-            assert_eq!(failures.take(RENEWAL_FAILED), None);
-            tracing::warn!(name: "mongolock.renewal_failed", locks = 1, error = %error, "it has failed");
-        });
-        assert_eq!(failures.take(RENEWAL_FAILED).as_deref(), Some("no server"));
-        assert_eq!(failures.take(RENEWAL_FAILED), None);
-    }
-
-    #[test]
-    fn a_repeated_request_is_noted_by_its_kind() {
-        let failures = Failures::default();
-        tracing::subscriber::with_default(failures.clone(), || {
-            tracing::warn!(name: "mongolock.retrying", request = "acquire", error = "of a call", "it is repeated");
-            tracing::warn!(name: "mongolock.retrying", request = "mark", error = "of a mark", "it is repeated");
-        });
-        assert_eq!(failures.take(MARK_FAILED).as_deref(), Some("of a mark"));
-        assert_eq!(failures.take(DETACH_FAILED), None);
-    }
-}

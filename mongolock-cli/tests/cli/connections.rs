@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mongolock::LockProvider;
 use mongolock_tests::{LentServer, must, test_db};
 
-use crate::fixture::{mongolock, output};
+use crate::fixture::{ends, mongolock, output};
 
 /// Commands that read, acquire or release; `log` and `watch` need a stream.
 const COMMANDS: [&[&str]; 8] = [
@@ -73,18 +73,11 @@ async fn databases_that_cannot_have_locks_are_refused_by_each_command() {
     let db = test_db().await;
     let (hosts, _) = db.uri().split_once("/?").expect("it has options");
     // Each command for one of them, and one for the others.
+    let lacking = "it has no transactions and no change streams";
     for (name, commands, reason) in [
         ("local", &COMMANDS[..], "no member replicates it"),
-        (
-            "admin",
-            &COMMANDS[..1],
-            "it has no transactions and no change streams",
-        ),
-        (
-            "config",
-            &COMMANDS[..1],
-            "it has no transactions and no change streams",
-        ),
+        ("admin", &COMMANDS[..1], lacking),
+        ("config", &COMMANDS[..1], lacking),
     ] {
         let refused = format!("the database is {name:?}: {reason}");
         let help = "--database app, or mongodb://host/app?authSource=admin";
@@ -101,11 +94,10 @@ async fn another_database_than_that_of_the_string_is_no_fault() {
     let uri = format!("{hosts}/admin");
     for command in [&["run", "job", "--", "true"][..], &["ls"], &["doctor"]] {
         let arguments = [&["--database", db.name()], command].concat();
-        let (code, out, said) = output(program(&uri, &arguments));
-        assert_eq!(code, Some(0), "{out}{said}");
+        ends(program(&uri, &arguments), 0, "");
     }
-    let (code, ..) = output(mongolock(&db, &["show", "job"]));
-    assert_eq!(code, Some(0), "the lock is in the database of the option");
+    // The lock is in the database of the option.
+    ends(mongolock(&db, &["show", "job"]), 0, "");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use mongolock_tests::{TestDb, must, test_db};
 use rustix::process::geteuid;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, mongolock, output, provider};
+use crate::fixture::{Running, at, ends, mongolock, output, owner, provider, state};
 
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65534;
@@ -26,11 +26,6 @@ fn run(db: &TestDb, options: &[&str], script: &str) -> (Option<i32>, String, Str
 
 fn code(db: &TestDb, options: &[&str], script: &str) -> Option<i32> {
     run(db, options, script).0
-}
-
-async fn state(db: &TestDb, name: &str) -> LockState {
-    let info = must(provider(db).await.admin().get(name).await);
-    info.expect("it was acquired").state
 }
 
 #[tokio::test]
@@ -47,11 +42,9 @@ async fn the_code_is_that_of_the_command() {
 #[tokio::test]
 async fn a_command_that_cannot_run_has_the_codes_of_a_shell() {
     let db = test_db().await;
-    let (code, _, said) = output(mongolock(&db, &["run", "a", "--", "no-such-command"]));
-    assert_eq!(code, Some(127), "{said}");
-    assert!(said.contains("no-such-command"), "{said}");
-    let (code, _, said) = output(mongolock(&db, &["run", "a", "--", "/etc/passwd"]));
-    assert_eq!(code, Some(126), "{said}");
+    for (command, code) in [("no-such-command", 127), ("/etc/passwd", 126)] {
+        ends(mongolock(&db, &["run", "a", "--", command]), code, command);
+    }
     assert_eq!(state(&db, "a").await, LockState::Released);
 }
 
@@ -59,7 +52,7 @@ async fn a_command_that_cannot_run_has_the_codes_of_a_shell() {
 #[tokio::test]
 async fn a_mark_is_named_with_the_command_that_clears_it() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     let mark = must(provider.lock("the job").once_per(week).acquire().await);
     must(mark.done().await);
@@ -71,39 +64,31 @@ async fn a_mark_is_named_with_the_command_that_clears_it() {
     for wait in [&["--no-wait"][..], &["--wait", "5s"]] {
         let (code, out, said) = run(&db, &[&["other", "the job"], wait].concat(), "echo ran");
         assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
-        assert!(
-            said.contains(&format!("lock `the job` is marked as done by anna until {day}")),
-            "{said}"
-        );
+        let marked = format!("lock `the job` is marked as done by anna until {day}");
+        assert!(said.contains(&marked), "{said}");
         let clear = format!("mongolock release 'the job' --done --database {}", db.name());
         assert!(said.contains(&clear), "{said}");
     }
-    let cleared = output(mongolock(&db, &["release", "the job", "--done", "--yes"]));
-    assert_eq!(cleared.0, Some(0));
+    ends(mongolock(&db, &["release", "the job", "--done", "--yes"]), 0, "");
     assert_eq!(code(&db, &["the job", "--no-wait"], "true"), Some(0));
 }
 
 #[tokio::test]
 async fn one_attempt_names_the_holder() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let _lock = must(provider.lock("a").acquire().await);
     let _permit = must(provider.semaphore("p", 1).acquire().await);
     for (options, wanted) in [
+        (&["a", "--no-wait"][..], "lock `a` is busy"),
+        (&["b", "a", "--no-wait"], "lock `a` is busy"),
         (
-            &["a", "--no-wait"][..],
-            "lock `a` is busy: the lease of anna runs for ",
-        ),
-        (
-            &["b", "a", "--no-wait"],
-            "lock `a` is busy: the lease of anna runs for ",
-        ),
-        (
-            &["p", "--permits", "1", "--no-wait"],
-            "no permit of `p` is free (of 1): the lease of anna runs for ",
+            &["p", "--permits=1", "--no-wait"],
+            "no permit of `p` is free (of 1)",
         ),
     ] {
         let (code, _, said) = run(&db, options, "true");
+        let wanted = &format!("{wanted}: the lease of anna runs for ");
         assert!(code == Some(75) && said.contains(wanted), "{options:?}: {said}");
     }
     assert_eq!(code(&db, &["a", "--no-wait", "-E", "3"], "true"), Some(3));
@@ -136,19 +121,11 @@ async fn own_failures_have_a_code_of_their_own() {
         assert_eq!((code, out.as_str()), (Some(125), ""), "{wrong:?}: {said}");
         assert!(!said.is_empty() && !said.contains("panicked"), "{said}");
     }
-    let (_, _, said) = output(mongolock(&db, &["run", "a", "--wait", "8d", "--", "true"]));
-    assert!(
-        said.starts_with("mongolock: --wait is 691200s: it must be "),
-        "{said}"
-    );
-    let mut nowhere = mongolock(&db, &["run", "a", "--no-wait", "--", "true"]);
-    nowhere.env(
-        "MONGODB_URI",
-        "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200",
-    );
-    let (code, _, said) = output(nowhere);
-    assert_eq!(code, Some(125));
-    assert!(said.contains("127.0.0.1:1"), "{said}");
+    let too_long = mongolock(&db, &["run", "a", "--wait", "8d", "--", "true"]);
+    ends(too_long, 125, "mongolock: --wait is 691200s: it must be ");
+    let nowhere = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200";
+    let run = at(nowhere, &db, &["run", "a", "--no-wait", "--", "true"]);
+    ends(run, 125, "127.0.0.1:1");
 }
 
 #[tokio::test]

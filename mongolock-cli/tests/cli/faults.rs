@@ -11,7 +11,8 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::fixture::{
-    Running, at, guardian_of, has_pending, mongolock, output, processes, repetitions, send, stop, until_empty,
+    Process, Running, at, guardian_of, has_pending, mongolock, output, processes, repetitions, send, stop,
+    until_empty,
 };
 use crate::records::Records;
 
@@ -35,21 +36,16 @@ impl Scene {
         }
     }
 
-    /// The arguments of `run` for this script, with the shortest expiry.
-    fn arguments(&self, options: &[&str], body: &str) -> Vec<String> {
-        let script = self.records.script(body);
-        let all = [
-            &["run", "job", "--expiry", "5s"],
-            options,
-            &["--", "sh", "-c", &script],
-        ]
-        .concat();
-        all.into_iter().map(str::to_owned).collect()
+    /// A `run` of this script, with the shortest expiry.
+    fn run(&self, uri: &str, options: &[&str], body: &str) -> Command {
+        self.run_under(&[], uri, options, body)
     }
 
-    fn run(&self, uri: &str, options: &[&str], body: &str) -> Command {
-        let arguments = self.arguments(options, body);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    /// The same with other programs between `run` and the shell.
+    fn run_under(&self, around: &[&str], uri: &str, options: &[&str], body: &str) -> Command {
+        let script = self.records.script(body);
+        let (run, shell) = (["run", "job", "--expiry", "5s"], ["sh", "-c", &script]);
+        let arguments = [&run, options, &["--"], around, &shell].concat();
         let mut command = at(uri, &self.db, &arguments);
         command.stderr(Stdio::null());
         command
@@ -64,10 +60,8 @@ impl Scene {
     async fn first_under(&self, around: &[&str], body: &str) -> Running {
         let run = self.run(self.db.uri(), &[], body);
         let mut command = Command::new(around[0]);
-        command
-            .args(&around[1..])
-            .arg(run.get_program())
-            .args(run.get_args());
+        command.args(&around[1..]);
+        command.arg(run.get_program()).args(run.get_args());
         command.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
         self.started(command).await
     }
@@ -149,14 +143,12 @@ async fn run_is_killed_in_a_pipeline() {
     let shell = first.id();
     let run = eventually(BEFORE_EXPIRY, "the program in the pipeline", || async move {
         let all = processes();
-        let leads = |id: i32| {
+        let mut leaders = all.iter().filter(|other| other.group == other.id);
+        let is_run = |leader: &&Process| {
             all.iter()
-                .any(|other| other.parent == id && other.group == other.id)
+                .any(|run| run.id == leader.parent && run.parent == shell)
         };
-        let found = all
-            .iter()
-            .find(|process| process.parent == shell && leads(process.id));
-        found.map(|process| process.id)
+        leaders.find(is_run).map(|guardian| guardian.parent)
     });
     send(must(run.await), Signal::KILL);
     let has_ended = || async { ended.exists().then_some(()) };
@@ -175,9 +167,10 @@ async fn run_is_killed_between_its_spawns() {
         first.signal(Signal::KILL);
         let begun = Instant::now();
         until_empty(guardian).await;
+        let took = begun.elapsed();
         assert!(
-            begun.elapsed() < BEFORE_EXPIRY,
-            "the guardian does not wait for the end of the lease"
+            took < BEFORE_EXPIRY,
+            "the end of the lease is not waited for: {took:?}"
         );
     }
 }
@@ -342,15 +335,7 @@ async fn the_guardian_is_killed() {
 
 async fn the_guardian_is_killed_under(around: &[&str]) {
     let scene = Scene::new().await;
-    let script = scene.records.script(ENDLESS);
-    let run = [
-        &["run", "job", "--expiry", "5s", "--"],
-        around,
-        &["sh", "-c", &script],
-    ]
-    .concat();
-    let mut run = mongolock(&scene.db, &run);
-    run.stderr(Stdio::null());
+    let run = scene.run_under(around, scene.db.uri(), &[], ENDLESS);
     let mut first = scene.started(run).await;
     send(first.guardian().await, Signal::KILL);
     scene.second_follows().await;
@@ -362,9 +347,8 @@ async fn the_guardian_is_killed_under(around: &[&str]) {
 async fn a_child_of_the_command_is_left() {
     for _ in 0..repetitions() {
         let scene = Scene::new().await;
-        let mut first = scene
-            .first("(trap '' TERM; recording -1) & sleep 0.2; exit 3")
-            .await;
+        let body = "(trap '' TERM; recording -1) & sleep 0.2; exit 3";
+        let mut first = scene.first(body).await;
         scene.second_follows().await;
         assert_eq!(first.code().await, Some(3));
     }

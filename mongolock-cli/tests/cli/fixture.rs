@@ -6,9 +6,10 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, LentServer, TestDb, eventually, must};
+use mongolock::{LockProvider, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, LentServer, TestDb, eventually, must, until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -42,9 +43,30 @@ pub(crate) fn output(mut command: Command) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
+/// Runs a program, which ends with this code and says these words. Returns all that it has printed and said.
+#[track_caller]
+pub(crate) fn ends(command: Command, wanted: i32, words: &str) -> String {
+    let (code, out, said) = output(command);
+    let all = format!("{out}{said}");
+    assert_eq!(code, Some(wanted), "{all}");
+    assert!(all.contains(words), "{words}: {all}");
+    all
+}
+
 /// A provider on the locks of a test, of another process.
 pub(crate) async fn provider(db: &TestDb) -> LockProvider {
     LockProvider::new(&must(db.connect_again().await))
+}
+
+/// The same with this owner.
+pub(crate) async fn owner(db: &TestDb, name: &str) -> LockProvider {
+    must(provider(db).await.to_builder().owner(name).build())
+}
+
+/// The state of a lock that was acquired.
+pub(crate) async fn state(db: &TestDb, name: &str) -> LockState {
+    let info = must(provider(db).await.admin().get(name).await);
+    info.expect("it was acquired").state
 }
 
 /// A server whose user `anna` may do these things with the locks, and the connection string of that user.
@@ -211,23 +233,30 @@ pub(crate) fn processes() -> Vec<Process> {
 /// Stops a process, and waits until it has stopped.
 pub(crate) async fn stop(id: i32) {
     send(id, Signal::STOP);
-    let stopped = eventually(AMPLE, "the stop of the process", || async move {
+    until("the stop of the process", async || {
         let all = processes();
-        let process = all.iter().find(|process| process.id == id)?;
-        (process.state == "T").then_some(())
-    });
-    must(stopped.await);
+        all.iter().any(|process| process.id == id && process.state == "T")
+    })
+    .await;
 }
 
 /// Waits until no process of a group lives.
 pub(crate) async fn until_empty(group: i32) {
-    let empty = eventually(AMPLE, "the end of the group", || async move {
-        processes()
-            .iter()
-            .all(|process| process.group != group)
-            .then_some(())
-    });
-    must(empty.await);
+    until("the end of the group", async || {
+        let all = processes();
+        all.iter().all(|process| process.group != group)
+    })
+    .await;
+}
+
+/// Asserts that lines of `--json` have no other fields than these.
+#[track_caller]
+pub(crate) fn assert_fields(lines: &[Value], known: &str) {
+    let is_known = |field: &String| known.split(' ').any(|known| known == field);
+    for line in lines {
+        let fields = line.as_object().expect("it is an object");
+        assert!(fields.keys().all(is_known), "{line}");
+    }
 }
 
 /// How often a test of faults is repeated.

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use mongolock::LockState;
-use mongolock_tests::{must, test_db};
+use mongolock_tests::{TestDb, must, test_db};
+use tempfile::TempDir;
 
-use crate::fixture::provider;
+use crate::fixture::state;
 
 /// The script of the page with this number.
 fn script(number: usize) -> String {
@@ -23,66 +24,70 @@ fn script(number: usize) -> String {
     script.to_owned()
 }
 
-fn executable(path: &Path, text: &str) {
-    must(fs::write(path, text));
-    must(fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
+/// A directory with programs, and the locks that they use.
+struct Scene {
+    db: TestDb,
+    directory: TempDir,
+}
+
+impl Scene {
+    /// `mongolock` and these other programs.
+    async fn new(programs: &[(&str, &str)]) -> Self {
+        let (db, directory) = (test_db().await, must(tempfile::tempdir()));
+        for (name, text) in programs {
+            let file = directory.path().join(name);
+            must(fs::write(&file, text));
+            must(fs::set_permissions(file, fs::Permissions::from_mode(0o755)));
+        }
+        let program = directory.path().join("mongolock");
+        must(symlink(env!("CARGO_BIN_EXE_mongolock"), program));
+        Self { db, directory }
+    }
+
+    /// Runs a program, which succeeds.
+    fn run(&self, mut program: Command) {
+        let (hosts, options) = self.db.uri().split_once("/?").expect("it has options");
+        let directory = self.directory.path();
+        program
+            .current_dir(directory)
+            .env(
+                "PATH",
+                format!("{}:{}", directory.display(), must(env::var("PATH"))),
+            )
+            .env("MONGODB_URI", format!("{hosts}/{}?{options}", self.db.name()));
+        assert!(must(program.status()).success());
+    }
+
+    /// What the programs have written.
+    fn ran(&self) -> String {
+        must(fs::read_to_string(self.directory.path().join("ran")))
+    }
 }
 
 #[tokio::test]
 async fn the_cron_script_of_the_guide_runs_once() {
     let script = script(1);
     assert_eq!(script.lines().count(), 2, "{script}");
-    let db = test_db().await;
-    let directory = must(tempfile::tempdir());
-    let (cron, ran) = (directory.path().join("cron"), directory.path().join("ran"));
-    executable(&cron, &script);
-    executable(
-        &directory.path().join("nightly-report"),
-        &format!("#!/bin/sh\necho ran >>'{}'\n", ran.display()),
-    );
-    must(symlink(
-        env!("CARGO_BIN_EXE_mongolock"),
-        directory.path().join("mongolock"),
-    ));
-    let (hosts, options) = db.uri().split_once("/?").expect("it has options");
-    let path = format!("{}:{}", directory.path().display(), must(env::var("PATH")));
+    let report = ("nightly-report", "#!/bin/sh\necho ran >>ran\n");
+    let scene = Scene::new(&[("cron", &script), report]).await;
     for _ in 0..3 {
-        let mut cron = Command::new(&cron);
-        cron.env("PATH", &path)
-            .env("MONGODB_URI", format!("{hosts}/{}?{options}", db.name()));
-        assert!(must(cron.status()).success());
+        scene.run(Command::new(scene.directory.path().join("cron")));
     }
-    assert_eq!(must(fs::read_to_string(&ran)), "ran\n");
+    assert_eq!(scene.ran(), "ran\n");
 }
 
 /// The lock is held from the first step to the last, and then it is free.
 #[tokio::test]
 async fn the_steps_of_the_guide_keep_one_lock() {
-    let db = test_db().await;
-    let directory = must(tempfile::tempdir());
-    executable(&directory.path().join("pipeline"), &script(2));
-    for step in ["build", "deploy"] {
-        let text = format!(
-            "#!/bin/sh\necho {step} >>ran\nmongolock show \"$MONGOLOCK_NAME\" | grep -c 'state *held' >>ran\n"
-        );
-        executable(&directory.path().join(step), &text);
-    }
-    must(symlink(
-        env!("CARGO_BIN_EXE_mongolock"),
-        directory.path().join("mongolock"),
-    ));
-    let (hosts, options) = db.uri().split_once("/?").expect("it has options");
-    let path = format!("{}:{}", directory.path().display(), must(env::var("PATH")));
-    let mut pipeline = Command::new("sh");
-    pipeline
-        .arg("pipeline")
-        .current_dir(directory.path())
-        .env("PATH", &path)
-        .env("MONGODB_URI", format!("{hosts}/{}?{options}", db.name()));
-    assert!(must(pipeline.status()).success());
-    let ran = must(fs::read_to_string(directory.path().join("ran")));
-    assert_eq!(ran, "build\n1\ndeploy\n1\n");
-    assert!(!directory.path().join("lease").exists());
-    let info = must(provider(&db).await.admin().get("deploy:web").await);
-    assert_eq!(info.map(|info| info.state), Some(LockState::Released));
+    let note = "mongolock show \"$MONGOLOCK_NAME\" | grep -c 'state *held' >>ran";
+    let step = |name: &str| format!("#!/bin/sh\necho {name} >>ran\n{note}\n");
+    let (pipeline, build, deploy) = (script(2), step("build"), step("deploy"));
+    let steps = [("pipeline", &*pipeline), ("build", &build), ("deploy", &deploy)];
+    let scene = Scene::new(&steps).await;
+    let mut shell = Command::new("sh");
+    shell.arg("pipeline");
+    scene.run(shell);
+    assert_eq!(scene.ran(), "build\n1\ndeploy\n1\n");
+    assert!(!scene.directory.path().join("lease").exists());
+    assert_eq!(state(&scene.db, "deploy:web").await, LockState::Released);
 }

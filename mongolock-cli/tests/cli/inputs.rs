@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
 use mongolock_tests::{FailPoint, LentServer, Server, ServerOptions, Set, TestDb, must, test_db};
 
-use crate::fixture::{at, output};
+use crate::fixture::{at, ends, output};
 
 /// The longest time that a command takes which does not wait; it is less where the server answers.
 const PROMPT: Duration = Duration::from_secs(6);
 
 /// How late a process may be on a machine with other work.
 const SLACK: Duration = Duration::from_secs(4);
+
+/// A command that would wait for its lock.
+const WAITING: [&str; 6] = ["run", "a", "--wait", "1m", "--", "true"];
 
 /// A file of the tests for TLS.
 fn file(name: &str) -> String {
@@ -40,17 +43,13 @@ fn assert_said(db: &TestDb, uri: &str, wanted: &str, help: &str) {
 async fn a_string_that_cannot_be_used() {
     let db = test_db().await;
     let advice = "Write it on one line as `mongodb://user:password@host:port/database?option=value`";
+    let no_file = "app?tls=true&tlsCertificateKeyFile=/none.pem";
+    let two_lines = "app\nmongodb://127.0.0.1:1/b";
     for (rest, reason) in [
         ("app?compressors=zstd", "compressors is an invalid option"),
         ("app?maxPoolSize=0", "cannot specify maxPoolSize=0"),
-        (
-            "app?tls=true&tlsCertificateKeyFile=/none.pem",
-            "I/O error: No such file",
-        ),
-        (
-            "app\nmongodb://127.0.0.1:1/b",
-            "illegal character in database name",
-        ),
+        (no_file, "I/O error: No such file"),
+        (two_lines, "illegal character in database name"),
     ] {
         let said = format!("the MongoDB connection string is invalid: {reason}");
         assert_said(&db, &format!("mongodb://127.0.0.1:1/{rest}"), &said, advice);
@@ -64,19 +63,19 @@ async fn a_string_that_cannot_be_used() {
 
 /// A server that requires TLS and a client certificate. Until it has started, it takes connections without.
 async fn with_tls(certificate: &str) -> Server {
-    let options = ServerOptions::standalone()
-        .argument("--tlsMode")
-        .argument("preferTLS");
-    let options = options
-        .argument("--tlsCertificateKeyFile")
-        .argument(file(certificate));
-    let server = must(Server::start(options.argument("--tlsCAFile").argument(file("authority.pem"))).await);
+    let (certificate, authority) = (file(certificate), file("authority.pem"));
+    let mut options = ServerOptions::standalone();
+    for (option, value) in [
+        ("--tlsMode", "preferTLS"),
+        ("--tlsCertificateKeyFile", &certificate),
+        ("--tlsCAFile", &authority),
+    ] {
+        options = options.argument(option).argument(value);
+    }
+    let server = must(Server::start(options).await);
     let admin = must(server.client().await).database("admin");
-    must(
-        admin
-            .run_command(doc! { "setParameter": 1, "tlsMode": "requireTLS" })
-            .await,
-    );
+    let required = doc! { "setParameter": 1, "tlsMode": "requireTLS" };
+    must(admin.run_command(required).await);
     server
 }
 
@@ -92,34 +91,17 @@ async fn a_server_with_tls_and_one_without() {
     let own = format!("tls=true&tlsCertificateKeyFile={}", file("server.pem"));
     let trusted = format!("tls=true&tlsCAFile={}", file("authority.pem"));
     let both = format!("{trusted}&tlsCertificateKeyFile={}", file("server.pem"));
-    let address = server.node().address();
-    assert_eq!(output(at(&uri(address, &both), &db, &["ls"])).0, Some(0));
+    let [address, bare, other] = [&server, &*plain, &elsewhere].map(|server| server.node().address());
+    ends(at(&uri(address, &both), &db, &["ls"]), 0, "");
+    let closed = "peer closed connection without sending TLS close_notify";
+    let unknown = "invalid peer certificate: UnknownIssuer";
+    let misnamed = "invalid peer certificate: certificate not valid for name";
     for (address, options, reason, help) in [
         (address, "appName=a", "unexpected end of file", "`tls=true`"),
-        (
-            plain.node().address(),
-            "tls=true",
-            "tls handshake eof",
-            "`net.tls.mode` at the server",
-        ),
-        (
-            address,
-            &trusted,
-            "peer closed connection without sending TLS close_notify",
-            "`tlsCertificateKeyFile`",
-        ),
-        (
-            address,
-            &own,
-            "invalid peer certificate: UnknownIssuer",
-            "`tlsCAFile`",
-        ),
-        (
-            elsewhere.node().address(),
-            &both,
-            "invalid peer certificate: certificate not valid for name",
-            "host name",
-        ),
+        (bare, "tls=true", "tls handshake eof", "`net.tls.mode` at the"),
+        (address, &trusted, closed, "`tlsCertificateKeyFile`"),
+        (address, &own, unknown, "`tlsCAFile`"),
+        (other, &both, misnamed, "host name"),
     ] {
         assert_said(&db, &uri(address, options), &used(address, reason), help);
     }
@@ -178,27 +160,17 @@ async fn an_old_server_and_a_member_whose_name_does_not_resolve() {
     let db = test_db().await;
     let old = member(8, None);
     let said = format!("Server at {old} reports wire version 8");
-    assert_said(&db, &format!("mongodb://{old}/"), &said, "MongoDB 4.4.2 or newer");
+    let uri = format!("mongodb://{old}/");
+    assert_said(&db, &uri, &said, "MongoDB 4.4.2 or newer");
     // It is final: nothing is waited for.
     let begun = Instant::now();
-    let (code, _, run) = output(at(
-        &format!("mongodb://{old}/"),
-        &db,
-        &["run", "a", "--wait", "1m", "--", "true"],
-    ));
-    assert!(
-        code == Some(125) && run.contains(&said) && begun.elapsed() < SLACK,
-        "{run}"
-    );
+    ends(at(&uri, &db, &WAITING), 125, &said);
+    assert!(begun.elapsed() < SLACK, "{:?}", begun.elapsed());
 
     let member = member(17, Some("db-1.locks.invalid:27017"));
     let uri = format!("mongodb://{member}/?replicaSet=rs&serverSelectionTimeoutMS=1000");
-    assert_said(
-        &db,
-        &uri,
-        "MongoDB cannot be reached: db-1.locks.invalid:27017 (",
-        "`rs.conf()`",
-    );
+    let said = "MongoDB cannot be reached: db-1.locks.invalid:27017 (";
+    assert_said(&db, &uri, said, "`rs.conf()`");
 }
 
 #[tokio::test]
@@ -210,19 +182,11 @@ async fn a_server_that_wants_a_user_or_an_api_version() {
 
     let server = must(Server::start(ServerOptions::standalone()).await);
     let admin = must(server.client().await).database("admin");
-    must(
-        admin
-            .run_command(doc! { "setParameter": 1, "requireApiVersion": true })
-            .await,
-    );
-    let uri = format!(
-        "mongodb://{}/?serverSelectionTimeoutMS=1000",
-        server.node().address()
-    );
-    let said = format!(
-        "MongoDB cannot be reached: {} (Command failed: Error code 498870",
-        server.node().address()
-    );
+    let required = doc! { "setParameter": 1, "requireApiVersion": true };
+    must(admin.run_command(required).await);
+    let address = server.node().address();
+    let uri = format!("mongodb://{address}/?serverSelectionTimeoutMS=1000");
+    let said = format!("MongoDB cannot be reached: {address} (Command failed: Error code 498870");
     assert_said(&db, &uri, &said, "`requireApiVersion`");
 }
 
@@ -235,15 +199,9 @@ async fn without_a_primary_no_wait_ends_soon() {
     let handle = directory.path().join("lease");
     let handle = must(handle.to_str().ok_or("a path"));
     let acquire = ["acquire", "a", "--no-wait", "--ttl", "1m", "--handle", handle];
-    let (one, alone) = (
-        set.address(0),
-        format!("mongodb://{}/?directConnection=true", set.address(0)),
-    );
-    for uri in [
-        format!("mongodb://{one}/"),
-        alone,
-        "mongodb://127.0.0.1:1/".to_owned(),
-    ] {
+    let one = set.address(0);
+    for place in [one, &format!("{one}/?directConnection=true"), "127.0.0.1:1"] {
+        let uri = format!("mongodb://{place}");
         thread::scope(|scope| {
             for command in [
                 &["run", "a", "--no-wait", "--", "true"][..],
@@ -276,20 +234,14 @@ async fn a_server_that_does_not_know_the_commands() {
             .always()
             .error_code(code);
         let point = must(point.enable(&server.uri()).await);
-        let (exit, _, said) = output(at(
-            &server.uri(),
-            &db,
-            &["run", "a", "--wait", "1m", "--", "true"],
-        ));
-        assert_eq!(exit, Some(125), "{code}: {said}");
-        assert!(said.contains("needs MongoDB 4.4.2 or newer"), "{code}: {said}");
-        assert!(said.contains("Amazon DocumentDB"), "{code}: {said}");
-        let (exit, out, _) = output(at(&server.uri(), &db, &["doctor"]));
-        assert!(exit == Some(1), "{code}: {out}");
-        assert!(
-            out.contains("WRONG    majority write  a write is refused: "),
-            "{code}: {out}"
+        let said = ends(
+            at(&server.uri(), &db, &WAITING),
+            125,
+            "needs MongoDB 4.4.2 or newer",
         );
+        assert!(said.contains("Amazon DocumentDB"), "{code}: {said}");
+        let refused = "WRONG    majority write  a write is refused: ";
+        ends(at(&server.uri(), &db, &["doctor"]), 1, refused);
         must(point.clear().await);
     }
 }

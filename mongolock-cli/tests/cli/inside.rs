@@ -3,10 +3,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
+use mongolock_tests::{TestDb, must, test_db, until};
 use tokio::task::JoinSet;
 
-use crate::fixture::{mongolock, output, provider};
+use crate::fixture::{ends, mongolock, output, owner, provider};
+
+/// What a command says of a lock that it would wait for in vain.
+const AROUND: &str = "is held by the command around this one";
 
 /// The limit of a wait that must not be used up.
 const WAIT: Duration = Duration::from_secs(60);
@@ -15,13 +18,10 @@ const WAIT: Duration = Duration::from_secs(60);
 fn around(db: &TestDb, line: &str, script: &str) -> Command {
     let arguments: Vec<&str> = line.split(' ').collect();
     let script = format!("ml() {{ \"$ML\" --database \"$DB\" \"$@\"; }}\n{script}");
-    let mut command = mongolock(
-        db,
-        &[&["run"], &arguments[..], &["--", "sh", "-c", &script]].concat(),
-    );
-    command
-        .env("ML", env!("CARGO_BIN_EXE_mongolock"))
-        .env("DB", db.name());
+    let arguments = [&["run"], &arguments[..], &["--", "sh", "-c", &script]].concat();
+    let mut command = mongolock(db, &arguments);
+    command.env("ML", env!("CARGO_BIN_EXE_mongolock"));
+    command.env("DB", db.name());
     command
 }
 
@@ -33,22 +33,19 @@ async fn a_wait_for_a_lock_that_is_held_around_it_ends_at_once() {
         ("a", "ml run a --wait 60s -- true"),
         (
             "a,b c",
-            "ml run d -- \"$ML\" --database \"$DB\" run d e a,b --wait 60s -- true",
+            r#"ml run d -- "$ML" --database "$DB" run d e a,b --wait 60s -- true"#,
         ),
         (
             "a",
-            "ml run b -- \"$ML\" --database \"$DB\" run a --wait 60s -- true",
+            r#"ml run b -- "$ML" --database "$DB" run a --wait 60s -- true"#,
         ),
         ("a", "ml hold a --for 1m --wait 60s"),
     ] {
-        let (code, _, said) = output(around(&db, line, script));
-        assert_eq!(code, Some(75), "{script}: {said}");
-        assert!(said.contains("is held by the command around this one"), "{said}");
+        let said = ends(around(&db, line, script), 75, AROUND);
         assert!(said.contains("help: "), "{said}");
     }
     assert!(begun.elapsed() < WAIT, "{:?}", begun.elapsed());
-    let (code, _, said) = output(around(&db, "a", "ml run a -E 9 -- true"));
-    assert_eq!(code, Some(9), "{said}");
+    ends(around(&db, "a", "ml run a -E 9 -- true"), 9, "");
 }
 
 /// A claim that reserves tokens for others: the document has the last one, and the hold the first.
@@ -63,8 +60,10 @@ async fn a_hold_with_reserved_tokens_is_known_as_well() {
         waiters.spawn(async move { must(lock.acquire().await) });
         tokio::task::yield_now().await;
     }
-    let all_wait = || async { (provider.health().await.waiting == 3).then_some(()) };
-    must(eventually(AMPLE, "three calls that wait", all_wait).await);
+    until("three calls that wait", async || {
+        provider.health().await.waiting == 3
+    })
+    .await;
     must(before.release().await);
     let holder = must(waiters.join_next().await.expect("three of them wait"));
     let (token, owner) = (holder.fencing_token(), holder.context().owner().to_owned());
@@ -72,9 +71,7 @@ async fn a_hold_with_reserved_tokens_is_known_as_well() {
     assert!(info.fencing_token > token, "{info:?}");
     let mut command = mongolock(&db, &["run", "a", "--wait", "60s", "--", "true"]);
     command.env("MONGOLOCK_INSIDE", format!("[[\"a\",{owner:?},{}]]", token.get()));
-    let (code, _, said) = output(command);
-    assert_eq!(code, Some(75), "{said}");
-    assert!(said.contains("is held by the command around this one"), "{said}");
+    ends(command, 75, AROUND);
 }
 
 /// Other locks, and permits, of which another one may be free.
@@ -104,7 +101,7 @@ async fn the_hold_of_another_one_is_waited_for() {
         command.env("MONGOLOCK_INSIDE", &value);
         output(command)
     };
-    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let anna = owner(&db, "anna").await;
     let held = must(anna.lock("a").acquire().await);
     let (code, _, said) = inside("run a --wait 300ms -- true");
     assert!(code == Some(75) && said.contains("anna"), "{said}");

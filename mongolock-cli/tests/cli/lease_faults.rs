@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LeaseHandle;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, until};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -98,10 +98,8 @@ async fn acquire_is_interrupted() {
     for _ in 0..repetitions() {
         let scene = Scene::new().await;
         for (number, moment) in Moment::all().enumerate() {
-            let (name, signal) = match number % 2 {
-                0 => (format!("lock-{number}"), Signal::TERM),
-                _ => (format!("lock-{number}"), Signal::INT),
-            };
+            let name = format!("lock-{number}");
+            let signal = [Signal::TERM, Signal::INT][number % 2];
             let acquire = scene.command(&format!("acquire {name} --ttl 2h --handle lease"));
             let file = scene.file("lease");
             let status = moment.send(signal, acquire, &file).await;
@@ -124,11 +122,12 @@ async fn acquire_is_interrupted() {
 async fn a_signal_ends_a_wait() {
     let scene = Scene::new().await;
     let _held = must(scene.provider.lock("a").acquire().await);
-    for (signal, code) in [
+    let signals = [
         (Signal::TERM, Some(143)),
         (Signal::HUP, Some(129)),
         (Signal::INT, None),
-    ] {
+    ];
+    for (signal, code) in signals {
         let lines = [
             "run a --wait 60s -- true",
             "acquire a --ttl 2h --wait 60s --handle lease",
@@ -158,10 +157,7 @@ async fn an_empty_file_is_deleted_and_no_lock_stays_without_its_handle() {
         let mut acquire = scene.command("acquire a --ttl 2h --wait 60s --handle lease");
         acquire.stderr(Stdio::piped());
         let running = Running::start(acquire);
-        let created = eventually(BEFORE_EXPIRY, "the file", || async {
-            file.exists().then_some(())
-        });
-        must(created.await);
+        until("the file", async || file.exists()).await;
         running
     };
     let assert_deletes = || {
@@ -218,10 +214,7 @@ async fn a_resumed_run_is_interrupted() {
             let run = scene.command("run --resume lease --then-detach 2h -- sleep 0.05");
             moment.send(Signal::TERM, run, &scene.file("lease")).await;
             let handle = scene.handle("lease");
-            let released = eventually(BEFORE_EXPIRY, &name, || async {
-                must(scene.provider.release(&handle).await).then_some(())
-            });
-            must(released.await);
+            until(&name, async || must(scene.provider.release(&handle).await)).await;
         }
     }
 }

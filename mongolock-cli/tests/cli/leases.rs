@@ -2,14 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
 use mongolock::{LeaseHandle, LockError, LockInfo, LockProvider, LockState, LossReason};
-use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,6 +42,11 @@ impl Scene {
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// The number of files.
+    fn files(&self) -> usize {
+        must(fs::read_dir(self.directory.path())).count()
     }
 
     /// The program in the directory of the files. `-v` shows all that it can show of an error.
@@ -183,7 +188,7 @@ async fn a_file_is_removed_if_the_lock_is_not_acquired() {
         }
     }
     scene.fails("acquire a b --permits 2 --ttl 30m --handle lease", 125, "");
-    assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
+    assert_eq!(scene.files(), 0);
 }
 
 #[tokio::test]
@@ -214,7 +219,7 @@ async fn wrong_command_lines_acquire_nothing() {
     }
     let needs = "--then-detach needs --resume";
     scene.fails("run a --then-detach 30m -- true", 125, needs);
-    assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
+    assert_eq!(scene.files(), 0);
     scene.has_no_document().await;
 }
 
@@ -235,11 +240,8 @@ async fn a_text_that_is_no_handle_of_these_locks_is_refused() {
         }
         assert_eq!(must(fs::read_to_string(scene.file("wrong"))), wrong);
     }
-    scene.fails(
-        "release --handle lease --collection others",
-        125,
-        "the collection of its locks",
-    );
+    let others = "release --handle lease --collection others";
+    scene.fails(others, 125, "the collection of its locks");
     // One changed character of the secret is another handle.
     let mut changed = text.trim_end().to_owned();
     let last = changed.pop();
@@ -324,11 +326,7 @@ async fn a_command_runs_under_a_resumed_lease_and_the_lock_is_released_after_it(
     for name in ["a", "b", "c"] {
         scene.is_released(name).await;
     }
-    assert_eq!(
-        must(fs::read_dir(scene.directory.path())).count(),
-        0,
-        "the files are deleted"
-    );
+    assert_eq!(scene.files(), 0, "the files are deleted");
 }
 
 #[tokio::test]
@@ -352,28 +350,27 @@ async fn a_lease_is_detached_again_whatever_the_exit_code() {
     let scene = Scene::new().await;
     scene.succeeded("acquire a --ttl 30m --handle lease --owner deploy-4711");
     assert_eq!(scene.info("a").await.owner.as_deref(), Some("deploy-4711"));
-    for (script, code) in [
+    let ends = [
         ("exit 0", 0),
         ("exit 5", 5),
         ("kill -TERM $$", 143),
         ("exec no-such", 127),
-    ] {
+    ];
+    for (script, code) in ends {
         let old = scene.handle("lease");
         let (ended, _, said) = scene.resumed("lease --then-detach 2h", script);
         assert_eq!(ended, Some(code), "{said}");
         let new = scene.handle("lease");
         assert!(new != old && mode(scene.file("lease")) == 0o600);
-        let gone = scene.provider.resume(&old).await;
         let reason = LossReason::Gone;
-        assert!(
-            matches!(&gone, Err(LockError::Lost { reason: found, .. }) if *found == reason),
-            "{gone:?}"
-        );
+        let gone = scene.provider.resume(&old).await;
+        let is_gone = matches!(&gone, Err(LockError::Lost { reason: found, .. }) if *found == reason);
+        assert!(is_gone, "{gone:?}");
         let info = scene.info("a").await;
         assert!(info.detached, "{info:?}");
         assert!(info.remaining > Duration::from_secs(60 * 60), "{info:?}");
         assert_eq!(info.owner.as_deref(), Some("deploy-4711"));
-        assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 1);
+        assert_eq!(scene.files(), 1);
     }
     // Nobody else has had the lock meanwhile, and the last handle works.
     let resumed = must(scene.provider.resume(&scene.handle("lease")).await);
@@ -390,10 +387,8 @@ async fn a_lease_whose_new_handle_cannot_be_written_is_released() {
         scene.succeeded("acquire a --ttl 30m --handle d/lease");
         let (ended, _, said) = scene.resumed("d/lease --then-detach 30m", script);
         assert_eq!(ended, Some(code), "{said}");
-        assert!(
-            said.contains("cannot replace the handle, so the lock is released: "),
-            "{said}"
-        );
+        let cannot = "cannot replace the handle, so the lock is released: ";
+        assert!(said.contains(cannot), "{said}");
         scene.is_released("a").await;
     }
 }
@@ -404,10 +399,7 @@ async fn a_lease_whose_new_handle_cannot_be_written_is_released() {
 async fn a_file_that_cannot_be_replaced_is_written_in_place_and_a_link_is_followed() {
     let scene = Scene::new().await;
     scene.succeeded("acquire a --ttl 30m --handle lease");
-    must(std::os::unix::fs::symlink(
-        scene.file("lease"),
-        scene.file("link"),
-    ));
+    must(symlink(scene.file("lease"), scene.file("link")));
     // It is in the way of the new file.
     must(fs::create_dir(scene.file("lease.new")));
     let before = must(fs::read_to_string(scene.file("lease")));
@@ -441,10 +433,8 @@ async fn a_handle_that_no_file_has_is_not_detached_again() {
         .env("MONGODB_URI", scene.db.uri());
     let (code, _, said) = output(shell);
     assert_eq!(code, Some(125), "{said}");
-    assert!(
-        said.contains("is no file, so the lease was not resumed"),
-        "{said}"
-    );
+    let none = "is no file, so the lease was not resumed";
+    assert!(said.contains(none), "{said}");
     assert_eq!(scene.info("a").await.fencing_token, held.fencing_token);
     scene.succeeded("release --handle lease");
 }
@@ -466,11 +456,8 @@ async fn an_output_that_takes_nothing_changes_only_hold() {
     assert!(said.contains("cannot write the output: "), "{said}");
     assert!(said.contains("; a is released"), "{said}");
     scene.is_released("a").await;
-    for release in [
-        "release a --yes",
-        "release --owner anna --yes",
-        "release --handle lease",
-    ] {
+    let of_owner = "release --owner anna --yes";
+    for release in ["release a --yes", of_owner, "release --handle lease"] {
         scene.succeeded("acquire a --ttl 30m --handle lease --owner anna");
         let (code, said) = ran(release);
         assert_eq!(code, Some(0), "{said}");
@@ -488,11 +475,11 @@ async fn a_lost_lease_is_not_detached_again() {
     let mut run = scene.command("run --resume lease --expiry 5s --then-detach 30m -- sleep 100");
     run.stderr(Stdio::null());
     let mut running = Running::start(run);
-    let released = eventually(AMPLE, "the hold", || async {
+    until("the hold", async || {
         let is_resumed = !scene.info("a").await.detached;
-        (is_resumed && must(scene.provider.admin().force_release("a").await)).then_some(())
-    });
-    must(released.await);
+        is_resumed && must(scene.provider.admin().force_release("a").await)
+    })
+    .await;
     assert_eq!(running.code().await, Some(124));
     scene.is_released("a").await;
     assert_eq!(scene.ran("release --handle lease").0, Some(1));
@@ -550,16 +537,11 @@ async fn operators_see_which_leases_are_detached() {
     scene.succeeded("acquire a --ttl 30m --handle lease");
     let _held = must(scene.provider.lock("b").acquire().await);
     let rows = scene.succeeded("ls");
-    let states: Vec<&str> = rows
-        .lines()
-        .filter_map(|row| row.split_whitespace().nth(1))
-        .collect();
-    assert_eq!(states, ["STATE", "detached", "held"]);
+    let states = rows.lines().map(|row| row.split_whitespace().nth(1));
+    assert!(states.eq(["STATE", "detached", "held"].map(Some)), "{rows}");
     let shown = scene.succeeded("show a");
-    assert!(
-        shown.contains("\n  detached   yes, no process renews it\n"),
-        "{shown}"
-    );
+    let detached = "\n  detached   yes, no process renews it\n";
+    assert!(shown.contains(detached), "{shown}");
     assert!(!scene.succeeded("show b").contains("detached"));
     for (name, wanted) in [("a", Value::Bool(true)), ("b", Value::Null)] {
         let line = scene.succeeded(&format!("show {name} --json"));

@@ -9,20 +9,10 @@ use mongolock_tests::{FailPoint, LentServer, TestDb, lock_document, locks, must,
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::fixture::{at, mongolock, output, provider, restricted};
+use crate::fixture::{assert_fields, at, ends, mongolock, output, owner, restricted};
 
 /// The fields of `--json`, as the help lists them.
-pub(crate) const FIELDS: [&str; 9] = [
-    "remembers_since",
-    "name",
-    "permit",
-    "owner",
-    "fencing_token",
-    "from",
-    "to",
-    "held_ms",
-    "end",
-];
+pub(crate) const FIELDS: &str = "remembers_since name permit owner fencing_token from to held_ms end";
 
 /// The turns, without the line that says how far the server remembers.
 fn log(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
@@ -33,13 +23,7 @@ pub(crate) fn log_at(uri: &str, db: &TestDb, arguments: &[&str]) -> Vec<Value> {
     let (code, out, said) = output(at(uri, db, &[&["log", "--json"], arguments].concat()));
     assert_eq!((code, said.as_str()), (Some(0), ""));
     let mut lines: Vec<Value> = out.lines().map(|line| must(serde_json::from_str(line))).collect();
-    for line in &lines {
-        let fields = line.as_object().expect("it is an object");
-        assert!(
-            fields.keys().all(|field| FIELDS.contains(&field.as_str())),
-            "{line}"
-        );
-    }
+    assert_fields(&lines, FIELDS);
     assert!(lines[0].get("remembers_since").is_some(), "{}", lines[0]);
     lines.remove(0);
     lines
@@ -48,28 +32,14 @@ pub(crate) fn log_at(uri: &str, db: &TestDb, arguments: &[&str]) -> Vec<Value> {
 /// Name, owner and end of each turn.
 pub(crate) fn told(turns: &[Value]) -> Vec<String> {
     let text = |turn: &Value, key: &str| turn[key].as_str().unwrap_or("?").to_owned();
-    let told = |turn| {
-        format!(
-            "{} {} {}",
-            text(turn, "name"),
-            text(turn, "owner"),
-            text(turn, "end")
-        )
-    };
+    let told = |turn| ["name", "owner", "end"].map(|key| text(turn, key)).join(" ");
     turns.iter().map(told).collect()
 }
 
 /// A time of a turn, in milliseconds.
 fn millis(turn: &Value, key: &str) -> i64 {
-    let text = turn[key]
-        .as_str()
-        .unwrap_or_else(|| panic!("{key} is known: {turn}"));
+    let text = turn[key].as_str().expect("the time is known");
     must(DateTime::parse_rfc3339_str(text)).timestamp_millis()
-}
-
-/// A provider of this owner.
-async fn owner(db: &TestDb, name: &str) -> LockProvider {
-    must(provider(db).await.to_builder().owner(name).build())
 }
 
 /// Acquires a lock and releases it.
@@ -77,15 +47,10 @@ pub(crate) async fn turn(provider: &LockProvider, name: &str) {
     must(must(provider.lock(name).acquire().await).release().await);
 }
 
-/// The server's time.
-async fn now(database: &Database) -> DateTime {
-    let hello = must(database.run_command(doc! { "hello": 1 }).await);
-    *must(hello.get_datetime("localTime"))
-}
-
 /// The server's time, as text.
 pub(crate) async fn now_as_text(database: &Database) -> String {
-    must(now(database).await.try_to_rfc3339_string())
+    let hello = must(database.run_command(doc! { "hello": 1 }).await);
+    must(must(hello.get_datetime("localTime")).try_to_rfc3339_string())
 }
 
 #[tokio::test]
@@ -161,17 +126,11 @@ async fn each_turn_is_a_line() {
     let headings: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(headings, ["NAME", "OWNER", "FROM", "TO", "HELD", "END"]);
     for (line, owner, end) in [(lines[2], "bert", "held"), (lines[3], "anna", "released")] {
-        assert!(
-            line.starts_with(&format!("x:a   {owner}   ")) && line.ends_with(end),
-            "{out}"
-        );
+        let begin = format!("x:a   {owner}   ");
+        assert!(line.starts_with(&begin) && line.ends_with(end), "{out}");
     }
-    for window in [
-        "--at 2100-01-01",
-        "--since 1h --until 2h",
-        "--since soon",
-        "--at 1h --since 2h",
-    ] {
+    let windows = "--at 2100-01-01|--since 1h --until 2h|--since soon|--at 1h --since 2h";
+    for window in windows.split('|') {
         let arguments: Vec<&str> = ["log"].into_iter().chain(window.split(' ')).collect();
         let (code, out, _) = output(mongolock(&db, &arguments));
         assert_eq!((code, out.as_str()), (Some(2), ""), "{window}");
@@ -210,14 +169,10 @@ async fn a_server_without_change_streams_and_a_missing_right_are_explained() {
     let db = test_db().await;
     let server = must(LentServer::standalone().await);
     for command in ["log", "watch"] {
-        let (code, out, said) = output(at(&server.uri(), &db, &[command]));
-        assert_eq!((code, out.as_str()), (Some(125), ""));
-        assert!(said.contains("replica set"), "{said}");
+        ends(at(&server.uri(), &db, &[command]), 125, "replica set");
     }
     let (_server, uri) = restricted(&db, &["find"]).await;
-    let (code, out, said) = output(at(&uri, &db, &["log"]));
-    assert_eq!((code, out.as_str()), (Some(125), ""));
-    assert!(said.contains("Grant `find` and `changeStream`"), "{said}");
+    ends(at(&uri, &db, &["log"]), 125, "Grant `find` and `changeStream`");
     // It reads nothing else.
     let (_server, uri) = restricted(&db, &["find", "changeStream"]).await;
     assert_eq!(log_at(&uri, &db, &[]), [Value::Null; 0]);

@@ -3,10 +3,10 @@
 use std::process::{Command, Stdio};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
+use mongolock_tests::{BEFORE_EXPIRY, TestDb, eventually, must, test_db, until};
 use rustix::process::Signal;
 
-use crate::fixture::{Running, mongolock, output, processes, provider, send};
+use crate::fixture::{Running, mongolock, output, processes, send, state};
 use crate::records::Records;
 
 /// Whether this user may make PID namespaces; others see that a test is skipped.
@@ -83,9 +83,6 @@ async fn an_interrupt_ends_the_command() {
     });
     send(must(child.await), Signal::INT);
     assert_eq!(first.code().await, Some(130));
-    let released = eventually(AMPLE, "the release", || async {
-        let info = must(provider(&db).await.admin().get("a").await)?;
-        (info.state == LockState::Released).then_some(())
-    });
-    must(released.await);
+    let released = async || state(&db, "a").await == LockState::Released;
+    until("the release", released).await;
 }

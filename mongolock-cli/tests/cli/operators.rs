@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::fixture::{Running, mongolock, output, provider, send};
+use crate::fixture::{Running, at, ends, mongolock, output, owner, provider, send};
 
 fn json(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
     let (code, out, said) = output(mongolock(db, &[arguments, &["--json"]].concat()));
@@ -26,13 +26,11 @@ fn names(locks: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn ls_lists_what_is_asked_for() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let other = must(provider.to_builder().owner("bert").build());
     let held = must(provider.lock("a:held").acquire().await);
     must(must(other.lock("a:released").acquire().await).release().await);
-    let once = other
-        .lock("b:done")
-        .once_per(Duration::from_secs(7 * 24 * 60 * 60));
+    let once = other.lock("b:done").once();
     must(must(once.acquire().await).done().await);
     let permit = must(other.semaphore("b:permits", 3).acquire().await);
     // An older document would be removed by the TTL index.
@@ -42,25 +40,27 @@ async fn ls_lists_what_is_asked_for() {
     must(locks(db.database()).insert_one(expired).await);
 
     let all = json(&db, &["ls"]);
-    assert_eq!(
-        names(&all),
-        ["a:held", "a:released", "b:done", "b:permits", "c:expired"]
-    );
     let states: Vec<&str> = all.iter().filter_map(|lock| lock["state"].as_str()).collect();
     assert_eq!(states, ["held", "released", "done", "held", "expired"]);
     assert_eq!(all[3]["permit"], permit.number());
-    assert_eq!(names(&json(&db, &["ls", "a:"])), ["a:held", "a:released"]);
-    assert_eq!(names(&json(&db, &["ls", "--held"])), ["a:held", "b:permits"]);
-    assert_eq!(names(&json(&db, &["ls", "--expired"])), ["c:expired"]);
-    assert_eq!(names(&json(&db, &["ls", "--done"])), ["b:done"]);
-    assert_eq!(names(&json(&db, &["ls", "--owner", "anna"])), ["a:held"]);
+    for (arguments, wanted) in [
+        (&["ls"][..], "a:held a:released b:done b:permits c:expired"),
+        (&["ls", "a:"], "a:held a:released"),
+        (&["ls", "--held"], "a:held b:permits"),
+        (&["ls", "--expired"], "c:expired"),
+        (&["ls", "--done"], "b:done"),
+        (&["ls", "--owner", "anna"], "a:held"),
+    ] {
+        assert_eq!(names(&json(&db, arguments)).join(" "), wanted, "{arguments:?}");
+    }
 
     must(held.release().await);
     let (_, text, _) = output(mongolock(&db, &["ls"]));
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 6, "{text}");
+    let shown = format!("b:permits #{} ", permit.number());
     assert!(
-        rows[0].starts_with("NAME ") && rows[4].starts_with(&format!("b:permits #{} ", permit.number())),
+        rows[0].starts_with("NAME ") && rows[4].starts_with(&shown),
         "{text}"
     );
 }
@@ -69,7 +69,7 @@ async fn ls_lists_what_is_asked_for() {
 #[tokio::test]
 async fn the_fields_of_json_are_stable() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let guard = must(provider.lock("a").acquire().await);
     let [lock] = &json(&db, &["show", "a"])[..] else {
         panic!("one line");
@@ -77,17 +77,8 @@ async fn the_fields_of_json_are_stable() {
     let object = lock.as_object().expect("it is an object");
     let mut fields: Vec<&str> = object.keys().map(String::as_str).collect();
     fields.sort_unstable();
-    let wanted = [
-        "acquired_at",
-        "expires_at",
-        "fencing_token",
-        "held_ms",
-        "name",
-        "owner",
-        "remaining_ms",
-        "state",
-    ];
-    assert_eq!(fields, wanted);
+    let wanted = "acquired_at expires_at fencing_token held_ms name owner remaining_ms state";
+    assert_eq!(fields.join(" "), wanted);
     assert_eq!(lock["fencing_token"], guard.fencing_token().get());
     for field in ["remaining_ms", "held_ms"] {
         let millis = lock[field].as_u64();
@@ -138,12 +129,8 @@ async fn a_long_list_is_streamed() {
             doc! { "_id": format!("job:{:06}", chunk * 10_000 + number), "lockId": "x#1", "acquiredAt": past,
             "expiresAt": past, "fencingToken": Bson::Int64(5) }
         });
-        must(
-            collection
-                .insert_many(many.collect::<Vec<Document>>())
-                .ordered(false)
-                .await,
-        );
+        let many: Vec<Document> = many.collect();
+        must(collection.insert_many(many).ordered(false).await);
     }
     let mut ls = mongolock(&db, &["ls", "--json"]);
     let mut child = must(ls.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
@@ -151,10 +138,8 @@ async fn a_long_list_is_streamed() {
     let memory = || {
         let status = must(fs::read_to_string(format!("/proc/{}/status", child.id())));
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = peak
-            .and_then(|text| text.trim().strip_suffix(" kB"))
-            .expect("Linux tells it");
-        must(kilobytes.parse::<u64>())
+        let kilobytes = peak.and_then(|text| text.trim().strip_suffix(" kB"));
+        must(kilobytes.expect("Linux tells it").parse::<u64>())
     };
     let early = lines.by_ref().take(3_000).count();
     let at_first = memory();
@@ -172,20 +157,17 @@ async fn a_long_list_is_streamed() {
     must(out.read_line(&mut String::new()));
     drop(out);
     let ended = must(child.wait_with_output());
-    assert_eq!(
-        (ended.status.code(), ended.stderr.len()),
-        (Some(0), 0),
-        "{ended:?}"
-    );
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
 /// Runs `release --yes` with these arguments, which ends with this code and has said these words.
 #[track_caller]
 fn release(db: &TestDb, arguments: &[&str], wanted: i32, words: &str) {
-    let (code, out, said) = output(mongolock(db, &[&["release", "--yes"], arguments].concat()));
-    let all = format!("{out}{said}");
-    assert!(code == Some(wanted), "{arguments:?}: {code:?} {all}");
-    assert!(all.contains(words), "{arguments:?}: {code:?} {all}");
+    ends(
+        mongolock(db, &[&["release", "--yes"], arguments].concat()),
+        wanted,
+        words,
+    );
 }
 
 #[tokio::test]
@@ -218,14 +200,10 @@ async fn release_ends_what_it_names() {
     assert!(!permits[1].is_lost());
     release(&db, &["s", "--all"], 0, "");
     permits[1].lost().await;
-    release(
-        &db,
-        &["s", "--all"],
-        1,
-        "nothing released: no permit of `s` is held",
-    );
+    let none_held = "nothing released: no permit of `s` is held";
+    release(&db, &["s", "--all"], 1, none_held);
 
-    let once = provider.lock("d").once_per(Duration::from_secs(7 * 24 * 60 * 60));
+    let once = provider.lock("d").once();
     must(must(once.acquire().await).done().await);
     release(&db, &["d"], 1, "--done");
     release(&db, &["d", "--done"], 0, "");
@@ -247,7 +225,7 @@ async fn release_ends_what_it_names() {
 #[tokio::test]
 async fn release_needs_a_terminal_or_yes() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let _guard = must(provider.lock("a").acquire().await);
     let permit = must(provider.semaphore("s", 2).acquire().await);
     let number = permit.number().to_string();
@@ -257,66 +235,50 @@ async fn release_needs_a_terminal_or_yes() {
         &["release", "s", "--all"],
         &["release", "--owner", "anna"],
     ] {
-        let (code, _, said) = output(mongolock(&db, arguments));
-        assert!(
-            code == Some(125) && said.contains("cannot ask") && said.contains("--yes"),
-            "{arguments:?}: {said}"
-        );
+        let said = ends(mongolock(&db, arguments), 125, "cannot ask");
+        assert!(said.contains("--yes"), "{arguments:?}: {said}");
     }
-    assert_eq!(
-        names(&json(&db, &["ls", "--held"])),
-        ["a", "s"],
-        "nothing was released"
-    );
+    // Nothing was released.
+    assert_eq!(names(&json(&db, &["ls", "--held"])), ["a", "s"]);
 }
 
 #[tokio::test]
 async fn a_password_is_refused_on_the_command_line_and_never_shown() {
     let db = test_db().await;
     let secret = "mongodb://anna:S3cr3t@127.0.0.1:1/?serverSelectionTimeoutMS=200";
-    let (code, out, said) = output(mongolock(&db, &["ls", "--uri", secret]));
-    assert!(code == Some(125) && said.contains("--uri-file"), "{said}");
-    assert!(!format!("{out}{said}").contains("S3cr3t"));
-
-    let mut from_environment = mongolock(&db, &["ls"]);
-    from_environment.env("MONGODB_URI", secret);
-    let (code, out, said) = output(from_environment);
-    assert_eq!(code, Some(125));
-    assert!(!format!("{out}{said}").contains("S3cr3t"), "{out}{said}");
-
+    for (said, part) in [
+        (
+            ends(mongolock(&db, &["ls", "--uri", secret]), 125, ""),
+            "--uri-file",
+        ),
+        (ends(at(secret, &db, &["ls"]), 125, ""), "127.0.0.1:1"),
+    ] {
+        assert!(said.contains(part) && !said.contains("S3cr3t"), "{said}");
+    }
     let directory = must(tempfile::tempdir());
     let file = directory.path().join("uri");
     must(fs::write(&file, format!("{}\n", db.uri())));
-    let mut from_file = mongolock(&db, &["ls", "--uri-file", &file.to_string_lossy()]);
-    from_file.env_remove("MONGODB_URI");
-    assert_eq!(output(from_file).0, Some(0));
+    let without = |arguments: &[&str]| {
+        let mut command = mongolock(&db, arguments);
+        command.env_remove("MONGODB_URI");
+        command
+    };
+    ends(without(&["ls", "--uri-file", &file.to_string_lossy()]), 0, "");
     // Standard input can be read once.
-    let mut from_input = mongolock(&db, &["doctor", "--uri-file", "-"]);
-    from_input
-        .env_remove("MONGODB_URI")
-        .stdin(must(fs::File::open(&file)));
+    let mut from_input = without(&["doctor", "--uri-file", "-"]);
+    from_input.stdin(must(fs::File::open(&file)));
     let (_, out, said) = output(from_input);
     assert!(out.starts_with("ok       connection"), "{out} {said}");
-    let mut from_option = mongolock(&db, &["--uri", db.uri(), "ls"]);
-    from_option.env_remove("MONGODB_URI");
-    assert_eq!(output(from_option).0, Some(0));
-    let mut none = mongolock(&db, &["ls"]);
-    none.env_remove("MONGODB_URI");
-    let (code, _, said) = output(none);
-    assert!(code == Some(125) && said.contains("MONGODB_URI"), "{said}");
+    ends(without(&["--uri", db.uri(), "ls"]), 0, "");
+    ends(without(&["ls"]), 125, "MONGODB_URI");
 }
 
 /// A person who waits for an answer has it after 5 s, and sees addresses and reasons instead of all that the driver knows.
 #[tokio::test]
 async fn a_server_that_is_missed_is_named_soon_and_shortly() {
     let db = test_db().await;
-    let at = |uri: &str, arguments: &[&str]| {
-        let mut command = mongolock(&db, arguments);
-        command.env("MONGODB_URI", uri);
-        command
-    };
     let begun = Instant::now();
-    let mut patient = at("mongodb://127.0.0.1:1/", &["ls"]);
+    let mut patient = at("mongodb://127.0.0.1:1/", &db, &["ls"]);
     let patient = must(patient.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
 
     for command in [
@@ -327,7 +289,7 @@ async fn a_server_that_is_missed_is_named_soon_and_shortly() {
         &["doctor"],
     ] {
         let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?serverSelectionTimeoutMS=100";
-        let (code, out, said) = output(at(uri, command));
+        let (code, out, said) = output(at(uri, &db, command));
         let wanted = if command == ["doctor"] { 1 } else { 125 };
         assert_eq!(code, Some(wanted), "{command:?}");
         assert!(out.is_empty() || command == ["doctor"], "no heading: {out}");
@@ -340,9 +302,8 @@ async fn a_server_that_is_missed_is_named_soon_and_shortly() {
     }
     let (hosts, _) = db.uri().split_once("/?").expect("it has options");
     let uri = format!("{hosts}/?replicaSet=other&serverSelectionTimeoutMS=500");
-    let (_, _, said) = output(at(&uri, &["ls"]));
     let names = "belongs to the replica set `mongolock`; the connection string names `other`";
-    assert!(said.contains(names), "{said}");
+    ends(at(&uri, &db, &["ls"]), 125, names);
 
     let ended = must(patient.wait_with_output());
     assert_eq!(ended.status.code(), Some(125));
@@ -355,23 +316,18 @@ async fn a_server_that_is_missed_is_named_soon_and_shortly() {
 async fn a_name_may_begin_with_a_dash() {
     let db = test_db().await;
     let provider = provider(&db).await;
-    let ran = |arguments: &[&str]| output(mongolock(&db, arguments));
-    let (code, _, said) = ran(&["run", "-x", "--", "true"]);
-    assert!(code == Some(125) && said.contains("write --name=NAME"), "{said}");
+    let ran = |arguments: &[&str], code: i32, words: &str| ends(mongolock(&db, arguments), code, words);
+    ran(&["run", "-x", "--", "true"], 125, "write --name=NAME");
     let show = r#"test "$MONGOLOCK_NAME" = "$0""#;
     for (arguments, names) in [(&["--name=-x"][..], "-x"), (&["a", "--name=--y"], "a,--y")] {
-        let (code, _, said) = ran(&[&["run"], arguments, &["--", "sh", "-c", show, names]].concat());
-        assert_eq!(code, Some(0), "{said}");
+        let run = [&["run"], arguments, &["--", "sh", "-c", show, names]].concat();
+        ran(&run, 0, "");
     }
-    assert_eq!(
-        ran(&["run", "--name=-x", "--once-per", "1d", "--", "true"]).0,
-        Some(0)
-    );
-    let (code, _, said) = ran(&["run", "--name=-x", "--no-wait", "--", "true"]);
-    assert_eq!(code, Some(75), "{said}");
-    assert!(said.contains("`mongolock release --done "), "{said}");
+    ran(&["run", "--name=-x", "--once-per", "1d", "--", "true"], 0, "");
+    let marked = ["run", "--name=-x", "--no-wait", "--", "true"];
+    let said = ran(&marked, 75, "`mongolock release --done ");
     assert!(said.contains(" -- -x` clears the mark"), "{said}");
-    assert_eq!(ran(&["release", "--yes", "--done", "--", "-x"]).0, Some(0));
+    ran(&["release", "--yes", "--done", "--", "-x"], 0, "");
     let info = must(provider.admin().get("-x").await).expect("it was used");
     assert_eq!(info.state, LockState::Released);
     for command in [
@@ -379,7 +335,7 @@ async fn a_name_may_begin_with_a_dash() {
         &["hold", "--for", "1m", "--", "-x"],
         &["release", "--yes", "--", "-x"],
     ] {
-        assert_eq!(ran(command).0, Some(0), "{command:?}");
+        ran(command, 0, "");
     }
 }
 
@@ -402,21 +358,17 @@ async fn a_holder_that_no_longer_renews_is_told_from_one_that_does() {
     let guardian = dead.guardian().await;
     dead.signal(Signal::STOP);
     let seen = |command: &[&str]| output(mongolock(&db, command)).1;
-    let told = || async { seen(&["ls"]).contains("no renewal for ").then_some(()) };
-    must(eventually(AMPLE, "a lease without renewals", told).await);
+    until("a lease without renewals", async || {
+        seen(&["ls"]).contains("no renewal for ")
+    })
+    .await;
     let list = seen(&["ls"]);
-    let line = |name: &str| {
-        list.lines()
-            .find(|line| line.starts_with(name))
-            .unwrap_or_default()
-    };
-    assert!(line("dead").contains("  no renewal for "), "{list}");
-    assert!(line("alive").contains("  held  "), "{list}");
-    assert!(
-        seen(&["show", "dead"]).contains("renewal    no renewal for "),
-        "{}",
-        seen(&["show", "dead"])
-    );
+    for (name, state) in [("dead", "  no renewal for "), ("alive", "  held  ")] {
+        let line = list.lines().find(|line| line.starts_with(name));
+        assert!(line.is_some_and(|line| line.contains(state)), "{list}");
+    }
+    let shown = seen(&["show", "dead"]);
+    assert!(shown.contains("renewal    no renewal for "), "{shown}");
     assert!(!seen(&["show", "alive"]).contains("no renewal"));
     send(guardian, Signal::KILL);
     drop((alive, dead));
@@ -425,23 +377,17 @@ async fn a_holder_that_no_longer_renews_is_told_from_one_that_does() {
 #[tokio::test]
 async fn a_database_that_is_spelt_otherwise_is_said() {
     let db = test_db().await;
-    assert_eq!(output(mongolock(&db, &["run", "a", "--", "true"])).0, Some(0));
+    ends(mongolock(&db, &["run", "a", "--", "true"]), 0, "");
     let other = db.name().to_uppercase();
-    let ran = |command: &str| {
+    let ran = |command: &str, code: i32, words: &str| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_mongolock"));
-        program
-            .args(command.split(' '))
-            .args(["--database", &other])
-            .env("MONGODB_URI", db.uri());
-        output(program)
+        program.args(command.split(' ')).args(["--database", &other]);
+        program.env("MONGODB_URI", db.uri());
+        ends(program, code, words)
     };
-    let (code, _, said) = ran("ls");
     let spelt = format!("there is a database `{}`, which is spelt otherwise", db.name());
-    assert!(code == Some(0) && said.contains(&spelt), "{said}");
-    let (code, out, _) = ran("doctor");
-    assert!(code == Some(1) && out.contains("WRONG    database"), "{out}");
-    let (code, _, said) = ran("hold b --for 1m");
-    assert_eq!(code, Some(125), "{said}");
-    assert!(said.contains("DatabaseDifferCase"), "{said}");
+    ran("ls", 0, &spelt);
+    ran("doctor", 1, "WRONG    database");
+    let said = ran("hold b --for 1m", 125, "DatabaseDifferCase");
     assert!(said.contains("help: Write the name of the database"), "{said}");
 }

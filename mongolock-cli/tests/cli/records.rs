@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mongolock_tests::{AMPLE, eventually, must};
+use mongolock_tests::{must, until};
 use tempfile::TempDir;
 
 /// The part of a script that records every 20 ms that its process is alive, for `$1` times or for ever. A record is the
@@ -42,10 +42,7 @@ impl Records {
 
     /// Waits until a command has recorded something, beside this number of others.
     pub(crate) async fn until_begun(&self, others: usize) {
-        let begun = eventually(AMPLE, "a record", || async {
-            (self.all().len() > others).then_some(())
-        });
-        must(begun.await);
+        until("a record", async || self.all().len() > others).await;
     }
 
     /// The first and the last time in hundredths of a second, by token.

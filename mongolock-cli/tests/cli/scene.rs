@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, Proxy, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{
+    AMPLE, FailPoint, FailPointGuard, Proxy, TestDb, eventually, locks, must, test_db, until,
+};
 use tempfile::TempDir;
 
 use crate::fixture::{Running, at};
@@ -43,8 +45,7 @@ impl Scene {
             directory,
         };
         let begun = scene.file("begun");
-        let begun = || async { begun.exists().then_some(()) };
-        must(eventually(AMPLE, "the command", begun).await);
+        until("the command", async || begun.exists()).await;
         scene
     }
 

@@ -4,7 +4,7 @@ use std::thread;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, LentServer, Set, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{LentServer, Set, TestDb, locks, must, test_db, until};
 
 use crate::fixture::{at, mongolock, output, provider};
 
@@ -28,15 +28,15 @@ fn direct(set: &Set, member: usize) -> String {
 }
 
 async fn until_down(set: &Set, member: i32) {
-    let is_down = || async {
+    let down = (Ok(member), Ok(8));
+    until("a member that is down", async || {
         let status = set.run(0, doc! { "replSetGetStatus": 1 }).await;
-        let members = must(status.get_array("members"))
+        let mut members = must(status.get_array("members"))
             .iter()
             .filter_map(Bson::as_document);
-        let mut one = members.filter(|found| found.get_i32("_id") == Ok(member));
-        (one.next()?.get_i32("state") == Ok(8)).then_some(())
-    };
-    must(eventually(AMPLE, "a member that is down", is_down).await);
+        members.any(|found| (found.get_i32("_id"), found.get_i32("state")) == down)
+    })
+    .await;
 }
 
 /// Writes without waiting for other members.
@@ -98,19 +98,18 @@ async fn a_member_that_applies_nothing_or_late_and_one_that_is_no_primary() {
         }
     });
     // The member counts as late only when it has been for a while.
-    let is_late = || async {
+    let late = "WRONG    write concern   majority (2 members); 1 of 2 is there";
+    until("a member that is late", async || {
         write(&set).await;
-        let (_, out, _) = output(at(&uri, &db, &["doctor"]));
-        out.contains("WRONG    write concern   majority (2 members); 1 of 2 is there")
-            .then_some(())
-    };
-    must(eventually(AMPLE, "a member that is late", is_late).await);
+        output(at(&uri, &db, &["doctor"])).1.contains(late)
+    })
+    .await;
     set.run(1, doc! { "fsyncUnlock": 1 }).await;
 
     let hidden = doc! { "hidden": true, "secondaryDelaySecs": 3600 };
     let config = set.config(2, &[doc! {}, hidden]);
-    set.run(0, doc! { "replSetReconfig": config, "force": true })
-        .await;
+    let reconfigure = doc! { "replSetReconfig": config, "force": true };
+    set.run(0, reconfigure).await;
     assert_wrong(&db, &uri, "write concern", "applies writes 1h");
 }
 

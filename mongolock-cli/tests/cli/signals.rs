@@ -1,8 +1,9 @@
 //! The signals that `run` passes on.
 
 use std::fs;
+use std::path::PathBuf;
 
-use mongolock_tests::{AMPLE, eventually, must, test_db};
+use mongolock_tests::{must, test_db, until};
 use rustix::process::Signal;
 
 use crate::fixture::{Running, mongolock};
@@ -56,12 +57,11 @@ async fn a_stopped_command_ends_by_a_signal() {
         let said = records.file("said");
         run.stderr(must(fs::File::create(&said)));
         let mut running = Running::start(run);
-        let told = eventually(AMPLE, "the news of the stop", || async {
+        until("the news of the stop", async || {
             let said = must(fs::read_to_string(&said));
             said.contains("the command was stopped, and keeps the lock")
-                .then_some(())
-        });
-        must(told.await);
+        })
+        .await;
         running.signal(signal);
         assert_eq!(running.code().await, Some(128 + signal.as_raw()));
         assert_eq!(must(fs::read_to_string(&said)).lines().count(), 1);
@@ -75,8 +75,6 @@ async fn nothing_of_run_is_left_after_the_command() {
     let mut running = Running::start(mongolock(&db, &["run", "a", "--", "sleep", "0.3"]));
     let guardian = running.guardian().await;
     assert_eq!(running.code().await, Some(0));
-    let gone = eventually(AMPLE, "the end of the guardian", || async move {
-        (!std::path::Path::new(&format!("/proc/{guardian}")).exists()).then_some(())
-    });
-    must(gone.await);
+    let directory = PathBuf::from(format!("/proc/{guardian}"));
+    until("the end of the guardian", async || !directory.exists()).await;
 }

@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, TestDb, must, test_db};
+use mongolock_tests::{AMPLE, TestDb, must, test_db, until};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::fixture::{Running, mongolock};
+use crate::fixture::{Running, mongolock, output, owner, state};
 
 /// The variable with the path of the terminal, which a program of a test is moved to.
 const TERMINAL: &str = "MONGOLOCK_TEST_TERMINAL";
@@ -22,7 +22,12 @@ const TERMINAL: &str = "MONGOLOCK_TEST_TERMINAL";
 const SCRIPT: &str = "MONGOLOCK_TEST_SCRIPT";
 
 /// The size of a terminal of these tests.
-const SIZE: (u16, u16) = (24, 100);
+const SIZE: Winsize = Winsize {
+    ws_row: 24,
+    ws_col: 100,
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
 
 /// A terminal, and the shell that runs a script at it.
 pub(crate) struct Terminal {
@@ -41,14 +46,7 @@ impl Terminal {
         ));
         must(grantpt(&controller));
         must(unlockpt(&controller));
-        let (rows, columns) = SIZE;
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        must(tcsetwinsize(&controller, size));
+        must(tcsetwinsize(&controller, SIZE));
         let name = must(ptsname(&controller, Vec::new()));
         let mut command = Command::new(must(std::env::current_exe()));
         command
@@ -173,11 +171,8 @@ async fn an_interrupt_ends_the_command_and_the_loop() {
     terminal.until("ready");
     terminal.type_in("\x03");
     assert!(!terminal.shell.ended().await.success());
-    assert!(
-        !terminal.shown.contains("ready"),
-        "the loop has ended: {:?}",
-        terminal.shown
-    );
+    let shown = &terminal.shown;
+    assert!(!shown.contains("ready"), "the loop has ended: {shown:?}");
 }
 
 #[tokio::test]
@@ -238,27 +233,22 @@ async fn a_command_that_may_not_read_is_told_and_can_be_interrupted() {
     terminal.until("the command was stopped, and keeps the lock");
     terminal.type_in("\x03");
     assert!(!terminal.shell.ended().await.success());
-    let provider = crate::fixture::provider(&db).await;
-    let released = mongolock_tests::eventually(AMPLE, "the release", || async {
-        let info = must(provider.admin().get("a").await)?;
-        (info.state == LockState::Released).then_some(())
-    });
-    must(released.await);
+    let released = async || state(&db, "a").await == LockState::Released;
+    until("the release", released).await;
 }
 
 /// A person learns of a wait after a second, and a log after five.
 #[tokio::test]
 async fn the_wait_is_said_soon_at_a_terminal() {
     let db = test_db().await;
-    let provider = crate::fixture::provider(&db).await;
-    let provider = must(provider.to_builder().owner("anna").build());
+    let provider = owner(&db, "anna").await;
     let _guard = must(provider.lock("a").acquire().await);
     let mut terminal = Terminal::run(&db, &format!("{RUN} --wait 3s -- true; echo code $?"));
     terminal.until("waiting for a");
     terminal.until("held by anna");
     terminal.until("code 75");
     let waiting = mongolock(&db, &["run", "a", "--wait", "1500ms", "--", "true"]);
-    let (_, out, said) = crate::fixture::output(waiting);
+    let (_, out, said) = output(waiting);
     assert!(out.is_empty() && !said.contains("waiting for"), "{said}");
 }
 
@@ -273,7 +263,7 @@ async fn an_empty_list_names_its_place() {
     );
     terminal.until(&format!("no locks in {}.distributed_locks\r\n", db.name()));
     terminal.until(&format!("no such locks in {}.other\r\nend", db.name()));
-    let piped = crate::fixture::output(mongolock(&db, &["ls"]));
+    let piped = output(mongolock(&db, &["ls"]));
     let place = format!("mongolock: no locks in {}.distributed_locks\n", db.name());
     assert_eq!(piped, (Some(0), String::new(), place));
 }
@@ -282,11 +272,9 @@ async fn an_empty_list_names_its_place() {
 #[tokio::test]
 async fn release_asks_at_a_terminal() {
     let db = test_db().await;
-    let provider = crate::fixture::provider(&db).await;
     // A holder sees at its next renewal that its lock was released.
-    let often = Duration::from_secs(2);
-    let builder = provider.to_builder().owner("anna").renew_interval(often);
-    let provider = must(builder.build());
+    let builder = owner(&db, "anna").await.to_builder();
+    let provider = must(builder.renew_interval(Duration::from_secs(2)).build());
     let held = [
         must(provider.lock("a").acquire().await),
         must(provider.lock("b").acquire().await),

@@ -7,7 +7,7 @@ use mongodb::bson::{DateTime, doc};
 use mongolock_tests::{TestDb, locks, must, test_db};
 use serde_json::Value;
 
-use crate::fixture::{mongolock, output, provider, restricted};
+use crate::fixture::{at, ends, mongolock, output, owner, restricted};
 use crate::terminal::Terminal;
 use crate::{doctor, log, watch};
 
@@ -25,16 +25,9 @@ const DUMP: [&str; 3] = ["lsid", "$clusterTime", "Kind:"];
 async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
     let db = test_db().await;
     let (_server, uri) = restricted(&db, &["listIndexes"]).await;
-    let said = |arguments: &[&str]| {
-        let mut command = mongolock(&db, arguments);
-        command.env("MONGODB_URI", &uri);
-        let (code, out, said) = output(command);
-        assert_eq!(code, Some(125), "{arguments:?}: {out}{said}");
-        format!("{out}{said}")
-    };
+    let said = |arguments: &[&str], words: &str| ends(at(&uri, &db, arguments), 125, words);
     let check = |command: &[&str]| {
-        let short = said(command);
-        assert!(short.contains("(error 13, Unauthorized)"), "{command:?}: {short}");
+        let short = said(command, "(error 13, Unauthorized)");
         assert!(short.contains("not authorized on "), "{command:?}: {short}");
         for part in DUMP {
             assert!(!short.contains(part), "{command:?}: {short}");
@@ -44,9 +37,7 @@ async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
         }
     };
     let check_verbose = |command: &[&str]| {
-        let options = [&["-v"], command].concat();
-        let all = said(&options);
-        assert!(all.contains("lsid"), "{options:?}: {all}");
+        said(&[&["-v"], command].concat(), "lsid");
     };
     // `run` repeats its attempts for ten seconds.
     thread::scope(|scope| {
@@ -61,9 +52,7 @@ async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
             scope.spawn(move || check_verbose(command));
         }
     });
-    let mut doctor = mongolock(&db, &["doctor"]);
-    doctor.env("MONGODB_URI", &uri);
-    let (_, found, _) = output(doctor);
+    let (_, found, _) = output(at(&uri, &db, &["doctor"]));
     for part in DUMP {
         assert!(!found.contains(part), "{found}");
     }
@@ -74,14 +63,9 @@ async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
 async fn a_host_of_a_srv_string_is_looked_up() {
     let db = test_db().await;
     for arguments in [&["ls"][..], &["run", "a", "--", "true"], &["doctor"]] {
-        let mut command = mongolock(&db, arguments);
-        command.env(
-            "MONGODB_URI",
-            "mongodb+srv://anna:S3cr3t@cluster0.locks.invalid/app",
-        );
+        let uri = "mongodb+srv://anna:S3cr3t@cluster0.locks.invalid/app";
         let begun = Instant::now();
-        let (code, out, said) = output(command);
-        assert_eq!(code, Some(125), "{arguments:?}: {out}{said}");
+        let said = ends(at(uri, &db, arguments), 125, "");
         assert!(
             said.starts_with("mongolock: the DNS lookup "),
             "{arguments:?}: {said}"
@@ -112,11 +96,8 @@ async fn help_wraps() {
                 let line = line.trim_start();
                 line.starts_with("mongolock ") || line.starts_with("Usage: ")
             };
-            let long: Vec<&str> = help
-                .lines()
-                .filter(too_long)
-                .filter(|line| !is_example(line))
-                .collect();
+            let long = help.lines().filter(too_long).filter(|line| !is_example(line));
+            let long: Vec<&str> = long.collect();
             assert!(long.is_empty(), "{command} at {columns}: {long:#?}");
         }
     }
@@ -137,16 +118,11 @@ async fn insert(db: &TestDb, all: &[(&str, &str)]) {
 #[tokio::test]
 async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     let db = test_db().await;
-    let (long, owner) = (
-        "report:".to_owned() + &"x".repeat(80) + ":42",
-        "web-1.example.com:12345",
-    );
+    let long = format!("report:{}:42", "x".repeat(80));
+    let owner = "web-1.example.com:12345";
     insert(&db, &[("a", "anna"), (&long, owner)]).await;
-    must(
-        locks(db.database())
-            .insert_one(doc! { "_id": "b", "lockId": 7 })
-            .await,
-    );
+    let damaged = doc! { "_id": "b", "lockId": 7 };
+    must(locks(db.database()).insert_one(damaged).await);
     let (_, list, _) = output(mongolock(&db, &["ls"]));
     let lines: Vec<&str> = list.lines().collect();
     assert!(lines[0].starts_with("NAME  "), "{list}");
@@ -168,27 +144,22 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     assert!(row.contains('\u{2026}'), "{row}");
     assert!(row.chars().count() <= TERMINAL, "{row}");
     assert!(row.ends_with("12345"), "the end of the owner is shown: {row}");
-    assert_eq!(
-        screen.iter().position(|line| *line == "end"),
-        Some(4),
-        "{screen:#?}"
-    );
+    let end = screen.iter().position(|line| *line == "end");
+    assert_eq!(end, Some(4), "{screen:#?}");
 }
 
 /// A token orders holds that follow one another, which permits do not.
 #[tokio::test]
 async fn a_permit_has_no_token() {
     let db = test_db().await;
-    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let anna = owner(&db, "anna").await;
     let permit = must(anna.semaphore("s", 2).acquire().await);
     let number = permit.number().to_string();
     let (_, shown, _) = output(mongolock(&db, &["show", "s"]));
     assert!(shown.contains("holder     anna"), "{shown}");
     assert!(shown.contains(&format!("s #{number}\n")), "{shown}");
     assert!(!shown.contains("token"), "{shown}");
-    let (code, out, said) = output(mongolock(&db, &["show", "b"]));
-    assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(said.contains("there is no lock `b`"), "{said}");
+    ends(mongolock(&db, &["show", "b"]), 1, "there is no lock `b`");
     for command in [&["show", "s", "--json"][..], &["ls", "--json"]] {
         let (_, line, _) = output(mongolock(&db, command));
         let line: Value = must(serde_json::from_str(&line));
@@ -196,11 +167,14 @@ async fn a_permit_has_no_token() {
         assert_eq!(line["fencing_token"], Value::Null, "{line}");
     }
     let release = ["release", "s", "--permit", &number];
-    let (code, _, said) = output(mongolock(&db, &[&release[..], &["--token", "5"]].concat()));
-    assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
-    let (code, out, said) = output(mongolock(&db, &[&release[..], &["--yes"]].concat()));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(out.contains("held by anna") && !out.contains("token"), "{out}");
+    let with_token = [&release[..], &["--token", "5"]].concat();
+    ends(mongolock(&db, &with_token), 2, "cannot be used with");
+    let said = ends(
+        mongolock(&db, &[&release[..], &["--yes"]].concat()),
+        0,
+        "held by anna",
+    );
+    assert!(!said.contains("token"), "{said}");
     permit.lost().await;
 }
 
@@ -220,18 +194,18 @@ async fn completions_name_the_commands() {
 async fn the_help_lists_the_fields_of_json() {
     let db = test_db().await;
     for (command, wanted) in [
-        ("watch", &watch::FIELDS[..]),
-        ("log", &log::FIELDS),
-        ("doctor", &doctor::FIELDS),
+        ("watch", watch::FIELDS),
+        ("log", log::FIELDS),
+        ("doctor", doctor::FIELDS),
     ] {
         let (_, help, _) = output(mongolock(&db, &[command, "--help"]));
         let (_, fields) = help
             .split_once("Fields of --json:")
             .expect("the help has the fields");
-        for field in wanted {
+        for field in wanted.split(' ') {
             let is_listed = fields.lines().any(|line| {
                 let names = line.trim_start().split("  ").next().unwrap_or_default();
-                names.split([',', ' ']).any(|name| name == *field)
+                names.split([',', ' ']).any(|name| name == field)
             });
             assert!(is_listed, "{field}: {help}");
         }
