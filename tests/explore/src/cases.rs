@@ -69,27 +69,15 @@ struct List {
 }
 
 /// Each fault alone.
-const ONE: [&str; 10] = [
-    "",
-    "lost",
-    "unclear",
-    "blocked",
-    "doubled",
-    "late*2",
-    "crash",
-    "cancel",
-    "hold*2",
-    "rejected*2",
-];
+const ONE: &str = "| lost | unclear | blocked | doubled | late*2 | crash | cancel | hold*2 | rejected*2";
 
 /// Two faults, of which one hides the other.
-const TWO: [&str; 5] = [
-    "lost hold*2",
-    "cancel lost",
-    "cancel unclear",
-    "cancel late*2",
-    "lost-event hold",
-];
+const TWO: &str = "lost hold*2 | cancel lost | cancel unclear | cancel late*2 | lost-event hold";
+
+/// The parts of a row. An empty part has no fault.
+fn parts(row: &str) -> impl Iterator<Item = &str> {
+    row.split('|').map(str::trim)
+}
 
 impl List {
     /// A search. The longest ones are cut in the usual run.
@@ -104,9 +92,9 @@ impl List {
     }
 
     /// Each of these processes with each of the faults.
-    fn each(&mut self, processes: &[&str], faults: &[&[&str]]) {
-        for faults in faults.iter().flat_map(|faults| faults.iter()) {
-            for processes in processes {
+    fn each(&mut self, processes: &str, faults: &[&str]) {
+        for faults in faults.iter().flat_map(|faults| parts(faults)) {
+            for processes in parts(processes) {
                 self.add(processes, faults);
             }
         }
@@ -114,7 +102,7 @@ impl List {
 
     /// Several claims, releases and renewals in one command.
     fn groups(&mut self) {
-        for faults in ONE {
+        for faults in parts(ONE) {
             for (processes, hold) in [("a b c d e", ""), ("a b c", " hold*3")] {
                 self.add(processes, &format!("{faults}{hold}")).setup.pool = 3;
             }
@@ -122,157 +110,75 @@ impl List {
     }
 
     fn sets(&mut self) {
-        let few = [
-            "ab, ab",
-            "ab, bc",
-            "ab, b",
-            "b ab",
-            "ab ab",
-            "ab, a, b",
-            "ab-try, b",
-        ];
-        let two = ["crash hold", "crash lost", "cancel hold", "rejected*2 cancel"];
-        self.each(&few, &[&ONE, &TWO, &two]);
-        let many = ["ab b, a b", "ab ab, ab", "ab ab, b", "ab b, b b", "ab a, b a"];
-        self.each(&many, &[&["", "cancel", "lost", "crash", "rejected*2", "late"]]);
+        let few = "ab, ab | ab, bc | ab, b | b ab | ab ab | ab, a, b | ab-try, b";
+        let two = "crash hold | crash lost | cancel hold | rejected*2 cancel";
+        self.each(few, &[ONE, TWO, two]);
+        let many = "ab b, a b | ab ab, ab | ab ab, b | ab b, b b | ab a, b a";
+        self.each(many, &["| cancel | lost | crash | rejected*2 | late"]);
         self.add("ab-short, b", "lost hold*4");
     }
 
     fn permits(&mut self) {
-        let of_one = [
-            "permit1, permit1",
-            "permit1 permit1",
-            "permit1 permit1 permit1-try",
-        ];
-        let of_two = [
-            "permit2, permit2",
-            "permit2 permit2",
-            "permit2 permit2 permit2-try",
-        ];
-        let many = [
-            "permit1 permit1, permit1 permit1",
-            "permit2 permit2, permit2 permit2",
-        ];
-        for processes in [&of_one[..], &of_two[..], &many[..]] {
-            self.each(processes, &[&ONE, &TWO]);
+        let of_one = "permit1, permit1 | permit1 permit1 | permit1 permit1 permit1-try";
+        let of_two = "permit2, permit2 | permit2 permit2 | permit2 permit2 permit2-try";
+        let many = "permit1 permit1, permit1 permit1 | permit2 permit2, permit2 permit2";
+        for processes in [of_one, of_two, many] {
+            self.each(processes, &[ONE, TWO]);
         }
-        let plain = [
-            "permit1 permit1 permit1",
-            "permit2 permit2 permit2",
-            "permit1 permit1-try, permit1 permit1-try",
-            "permit2 permit2-try, permit2 permit2-try",
-        ];
-        self.each(&plain, &[&[""]]);
+        let plain = "permit1 permit1 permit1 | permit2 permit2 permit2 | \
+            permit1 permit1-try, permit1 permit1-try | permit2 permit2-try, permit2 permit2-try";
+        self.each(plain, &[""]);
     }
 
     fn work_that_succeeds_once(&mut self) {
-        let few = [
-            "period, period",
-            "period period-try",
-            "kept, kept",
-            "kept kept-try",
-            "lock-least, lock-least",
-        ];
-        self.each(&few, &[&ONE, &TWO]);
-        self.each(
-            &[
-                "period period, period period",
-                "kept kept, kept kept",
-                "kept, lock",
-                "lock kept",
-                "lock-least lock-least",
-                "period period",
-            ],
-            &[&["", "hold*2"]],
-        );
-        self.each(
-            &["period-short, period-short", "kept-short, kept-short"],
-            &[&["lost*2 hold*3", "late*3 hold*2"]],
-        );
+        let few = "period, period | period period-try | kept, kept | kept kept-try | \
+            lock-least, lock-least";
+        self.each(few, &[ONE, TWO]);
+        let many = "period period, period period | kept kept, kept kept | kept, lock | lock kept | \
+            lock-least lock-least | period period";
+        self.each(many, &["| hold*2"]);
+        let short = "period-short, period-short | kept-short, kept-short";
+        self.each(short, &["lost*2 hold*3 | late*3 hold*2"]);
     }
 
     fn detached_leases(&mut self) {
-        let few = [
-            "detach, resume",
-            "detach, resume, resume",
-            "detach, resume resume",
-            "detach resume, lock",
-            "detach-ab, resume resume",
-            "permit1-detach, resume permit1",
-        ];
-        self.each(&few, &[&ONE, &TWO[..4]]);
-        self.each(
-            &["permit2-detach, resume, permit2"],
-            &[&["", "lost", "unclear", "crash", "cancel", "late*2"]],
-        );
+        let few = "detach, resume | detach, resume, resume | detach, resume resume | \
+            detach resume, lock | detach-ab, resume resume | permit1-detach, resume permit1";
+        // A stream plays no part.
+        let (two, _) = TWO.rsplit_once('|').expect("there are several");
+        self.each(few, &[ONE, two]);
+        let faults = "| lost | unclear | crash | cancel | late*2";
+        self.each("permit2-detach, resume, permit2", &[faults]);
     }
 
     /// Transactions that commit only under the hold.
     fn transactions(&mut self) {
-        let processes = [
-            "commit, commit",
-            "commit-short commit",
-            "done, done",
-            "done-short done",
-            "done-ab",
-        ];
-        let faults = [
-            "abort",
-            "lost hold*2",
-            "unclear abort hold",
-            "unclear lost abort",
-            "late*2 hold abort",
-            "unclear late*2 hold",
-            "cancel abort late",
-            "crash abort",
-            "shutdown abort unclear",
-            "forced hold*2",
-        ];
-        self.each(&processes, &[&faults]);
-        self.each(&["commit commit"], &[&["abort", "unclear", "cancel"]]);
+        let processes = "commit, commit | commit-short commit | done, done | done-short done | done-ab";
+        let faults = "abort | lost hold*2 | unclear abort hold | unclear lost abort | late*2 hold abort | \
+            unclear late*2 hold | cancel abort late | crash abort | shutdown abort unclear | \
+            forced hold*2";
+        self.each(processes, &[faults]);
+        self.each("commit commit", &["abort | unclear | cancel"]);
     }
 
     fn shutdowns(&mut self) {
-        let processes = [
-            "lock lock, lock",
-            "ab ab, ab",
-            "permit2 permit2, permit2",
-            "kept kept, kept",
-            "detach resume, resume",
-        ];
-        let faults = [
-            "shutdown",
-            "shutdown lost",
-            "shutdown unclear",
-            "shutdown late*2",
-            "shutdown cancel",
-            "shutdown rejected*2",
-        ];
-        self.each(&processes, &[&faults]);
+        let processes = "lock lock, lock | ab ab, ab | permit2 permit2, permit2 | kept kept, kept | \
+            detach resume, resume";
+        let faults = "shutdown | shutdown lost | shutdown unclear | shutdown late*2 | shutdown cancel | \
+            shutdown rejected*2";
+        self.each(processes, &[faults]);
     }
 
     /// Change streams that lose, repeat or end.
     fn streams(&mut self) {
-        let few = ["lock, lock", "permit1, permit1", "ab, ab"];
-        self.each(
-            &few,
-            &[&[
-                "lost-event hold*5",
-                "doubled-event*2 hold*2",
-                "closed-stream hold*3",
-            ]],
-        );
+        let few = "lock, lock | permit1, permit1 | ab, ab";
+        let faults = "lost-event hold*5 | doubled-event*2 hold*2 | closed-stream hold*3";
+        self.each(few, &[faults]);
         // A try asks while the stream is being opened.
         self.add("lock, lock lock-try", "hold*2");
-        let many = [
-            "lock lock, lock lock",
-            "permit1 permit1, permit1 permit1",
-            "ab ab, ab ab",
-        ];
-        self.each(
-            &many,
-            &[&["lost-event hold", "doubled-event*2 hold", "closed-stream hold"]],
-        );
+        let many = "lock lock, lock lock | permit1 permit1, permit1 permit1 | ab ab, ab ab";
+        let faults = "lost-event hold | doubled-event*2 hold | closed-stream hold";
+        self.each(many, &[faults]);
     }
 
     /// Many faults, and callers that come again.
