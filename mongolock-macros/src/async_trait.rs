@@ -142,11 +142,8 @@ mod tests {
     use crate::samples::tokens;
 
     fn recognise(item: &str) -> Option<BoxedFuture> {
-        BoxedFuture::recognise(
-            &Function::parse(tokens(item), &mut Errors::default())
-                .ok()
-                .unwrap(),
-        )
+        let function = Function::parse(tokens(item), &mut Errors::default());
+        BoxedFuture::recognise(&function.ok().unwrap())
     }
 
     fn with(returned: &str, body: &str) -> Option<BoxedFuture> {
@@ -156,11 +153,8 @@ mod tests {
     #[test]
     fn a_boxed_async_move_block_is_recognised() {
         let returned = "::core::pin::Pin<Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'a>>";
-        let boxed = with(
-            returned,
-            "#![allow(x)] ::std::boxed::Box::pin(async move { body },)",
-        )
-        .unwrap();
+        let body = "#![allow(x)] ::std::boxed::Box::pin(async move { body },)";
+        let boxed = with(returned, body).unwrap();
         assert_eq!(boxed.block.stream().to_string(), "body");
     }
 
@@ -184,16 +178,9 @@ mod tests {
         for body in bodies.lines() {
             assert!(with(pinned, body).is_none(), "{body}");
         }
-        for returned in [
-            "Box<dyn Future<Output = T>>",
-            "Pin<Box<dyn Future>>",
-            "Pin<Box<T>>",
-            "T",
-        ] {
-            assert!(
-                with(returned, "Box::pin(async move { body })").is_none(),
-                "{returned}"
-            );
+        let body = "Box::pin(async move { body })";
+        for returned in "Box<dyn Future<Output = T>>|Pin<Box<dyn Future>>|Pin<Box<T>>|T".split('|') {
+            assert!(with(returned, body).is_none(), "{returned}");
         }
         for item in ["async fn f() -> Pin<Box<dyn Future<Output = T>>>", "fn f()"] {
             assert!(recognise(&format!("{item} {{ Box::pin(async move {{}}) }}")).is_none());

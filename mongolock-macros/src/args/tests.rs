@@ -83,10 +83,8 @@ fn the_function_of_on_busy_is_a_path() {
     );
     for closure in ["move |_, busy: &Busy| -> R { Ok(()) }", "|| ()"] {
         let message = one(&format!(r#"on_busy = {closure}, name = "x""#));
-        assert!(
-            message.starts_with("`on_busy` takes the path of a function and not a closure"),
-            "{message}"
-        );
+        let begin = "`on_busy` takes the path of a function and not a closure";
+        assert!(message.starts_with(begin), "{message}");
     }
 }
 
@@ -121,10 +119,8 @@ fn refuses_values_without_a_key() {
         assert!(!one(other).contains("this value has no argument name"), "{other}");
     }
     for other in ["30", r#", name = "x""#] {
-        assert!(
-            one(other).starts_with("expected an argument such as `name = "),
-            "{other}"
-        );
+        let expected = one(other).starts_with("expected an argument such as `name = ");
+        assert!(expected, "{other}");
     }
 }
 
@@ -179,10 +175,8 @@ fn refuses_values_of_the_wrong_kind() {
         assert_eq!(one(&format!("name = {value}")), name);
     }
     let constant = one("expiry = EXPIRY");
-    assert!(
-        constant.contains("because an attribute cannot read the constant `EXPIRY`"),
-        "{constant}"
-    );
+    let because = "because an attribute cannot read the constant `EXPIRY`";
+    assert!(constant.contains(because), "{constant}");
     for (code, begin) in
         rows("provider = => `provider` needs a value\nprovider = = => `provider` must be an expression")
     {

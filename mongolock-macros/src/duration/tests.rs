@@ -67,14 +67,13 @@ fn random_texts_are_refused_and_durations_and_suggestions_read_back() {
 #[test]
 fn the_corpus_is_read_back_or_refused() {
     let corpus = corpus("duration");
-    let read = corpus
-        .iter()
-        .filter_map(|(name, text)| Some((name, parse(text).ok()?)));
-    let sound = read.inspect(|(name, millis)| assert_eq!(parse(&write(*millis)), Ok(*millis), "{name}"));
-    let sound = sound.count();
-    assert!(
-        corpus.is_empty() || sound >= 6 && corpus.len() - sound >= 20,
-        "{sound} of {}",
-        corpus.len()
-    );
+    let mut sound = 0;
+    for (name, text) in &corpus {
+        if let Ok(millis) = parse(text) {
+            assert_eq!(parse(&write(millis)), Ok(millis), "{name}");
+            sound += 1;
+        }
+    }
+    let all = corpus.len();
+    assert!(all == 0 || sound >= 6 && all - sound >= 20, "{sound} of {all}");
 }
