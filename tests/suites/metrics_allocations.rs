@@ -94,10 +94,7 @@ mod recorded {
         assert!(ALLOCATIONS.contains(&allocated), "{allocated}");
         let calls = u64::from(CALLS) * 11;
         assert_eq!(recorder.counters.load(Ordering::Relaxed), calls, "acquires");
-        assert_eq!(
-            recorder.histograms.0.load(Ordering::Relaxed),
-            calls * 2,
-            "waits and holds"
-        );
+        let histograms = recorder.histograms.0.load(Ordering::Relaxed);
+        assert_eq!(histograms, calls * 2, "waits and holds");
     }
 }

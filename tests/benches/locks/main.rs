@@ -56,7 +56,7 @@ parts! {
     "load" "load": load::near, "tasks with locks of their own, beside bare commands", "5 min / 35 s";
     "load" "load-far": load::far, "the same, far from the server", "5 min / 35 s";
     "load" "blocked": load::blocked, "64 tasks, one of whose documents is blocked", "1 min / 15 s";
-    "load" "memory": in_memory::measure, "a cycle in memory, and the sizes of futures", "30 s / 15 s";
+    "load" "memory": in_memory::measure, "a cycle in memory", "30 s / 15 s";
     "one-name" "order": one_name::idle, "processes for one lock: fairness and hand-overs", "3 min / 25 s";
     "one-name" "order-busy": one_name::busy, "the same on a busy server", "3 min / 25 s";
     "one-name" "order-far": one_name::far, "one process of four is far from the server", "40 s / 8 s";

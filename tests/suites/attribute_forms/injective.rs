@@ -60,15 +60,11 @@ async fn values_are_escaped_before_their_separator() -> Result<(), LockError> {
         assert_eq!(edit("a:1", "2").await?, "doc:a%3A1:2");
         assert_eq!(edit("a%3A1", "2").await?, "doc:a%253A1:2");
         assert_eq!(edit("tenant-1/x", "50 %").await?, "doc:tenant-1/x:50 %");
-        assert_eq!(
-            separators("a,", "> ,", "éè", "é!").await?,
-            "a%2C, %3E ,>%C3%A9èéé!!"
-        );
+        let escaped = separators("a,", "> ,", "éè", "é!").await?;
+        assert_eq!(escaped, "a%2C, %3E ,>%C3%A9èéé!!");
         let id = mongodb::bson::Uuid::from_bytes([0x11; 16]);
-        assert_eq!(
-            numbers(id, -1).await?,
-            "11111111%2D1111%2D1111%2D1111%2D111111111111--1"
-        );
+        let escaped = numbers(id, -1).await?;
+        assert_eq!(escaped, "11111111%2D1111%2D1111%2D1111%2D111111111111--1");
         Ok(())
     };
     LockProvider::in_memory().scope(all).await
@@ -89,23 +85,15 @@ async fn constants_are_values_as_well() -> Result<(), LockError> {
 async fn white_space_at_the_ends_of_a_rendered_name_is_refused() {
     let provider = LockProvider::in_memory();
     let refused = provider.scope(edit("a", "1 ")).await;
-    assert!(
-        matches!(&refused, Err(LockError::InvalidName { .. })),
-        "{:?}",
-        refused
-    );
+    let is_refused = matches!(&refused, Err(LockError::InvalidName { .. }));
+    assert!(is_refused, "{:?}", refused);
     assert!(provider.scope(edit(" a", "1")).await.is_ok(), "not at an end");
     for name in [" a", "a\u{2003}"] {
         let refused = provider.lock(name).acquire().await;
-        assert!(
-            matches!(&refused, Err(LockError::InvalidName { .. })),
-            "{:?}",
-            refused
-        );
-        assert!(
-            provider.admin().get(name).await.unwrap().is_none(),
-            "operators can use any name"
-        );
+        let is_refused = matches!(&refused, Err(LockError::InvalidName { .. }));
+        assert!(is_refused, "{:?}", refused);
+        // Operators can use any name.
+        assert!(provider.admin().get(name).await.unwrap().is_none());
     }
 }
 
@@ -129,11 +117,8 @@ async fn two_calls_share_a_name_only_if_their_values_are_equal() {
         let [one, other] = [(); 2].map(|()| [(); 4].map(|()| text(random, "[%:,>é25A3C9]", 1, 6)));
         let [name, other_name] = [&one, &other].map(|[a, b, c, d]| separators(a, b, c, d));
         let name = name.await.unwrap();
-        assert_eq!(
-            name == other_name.await.unwrap(),
-            one == other,
-            "{one:?} {other:?}"
-        );
+        let is_same = name == other_name.await.unwrap();
+        assert_eq!(is_same, one == other, "{one:?} {other:?}");
         let [first, second, third] = [(0, ','), (1, '>'), (2, 'é')].map(|(at, end)| escape(&one[at], end));
         assert_eq!(name, format!("{first}, {second}>{third}é{}!", one[3]));
     })

@@ -143,11 +143,8 @@ async fn a_long_value_is_not_rendered_to_its_end() {
     let written = huge.1.load(Ordering::Relaxed);
     assert!(written < 4, "{} KiB were accepted", written);
     let after = reasons("", &Kilobytes(1, AtomicUsize::new(0))).await;
-    assert!(
-        after[0].contains("`<first>` rendered to an empty string"),
-        "{}",
-        after[0]
-    );
+    let said = &after[0];
+    assert!(said.contains("`<first>` rendered to an empty string"), "{}", said);
 }
 
 /// The limit can lie inside a character: what is kept then has fewer bytes than a valid name may have.
@@ -179,11 +176,8 @@ async fn a_value_that_cannot_be_rendered_is_refused() {
             admin.get(&value).await.map(|_| ()),
             admin.force_release(&value).await.map(|_| ()),
         ] {
-            assert!(
-                matches!(refused, Err(LockError::InvalidName { .. })),
-                "{:?}",
-                refused
-            );
+            let is_refused = matches!(refused, Err(LockError::InvalidName { .. }));
+            assert!(is_refused, "{:?}", refused);
         }
     }
 }
@@ -212,10 +206,8 @@ async fn book(
     year: u16,
     #[lock] lock: LockContext,
 ) -> Result<(String, Option<&'static str>), LockError> {
-    assert!(
-        lock.names()
-            .eq([format!("account:{from}"), format!("ledger:{year}")])
-    );
+    let names = [format!("account:{from}"), format!("ledger:{year}")];
+    assert!(lock.names().eq(names));
     Ok((lock.name().to_owned(), lock.template()))
 }
 

@@ -117,26 +117,15 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     acquire_and_release(&holder.lock("released")).await;
     acquire_and_release(&holder.lock("closed").min_hold(AMPLE * 10)).await;
 
+    let (lease, none) = (
+        Duration::from_secs(15)..=Duration::from_secs(30),
+        Duration::ZERO..=Duration::ZERO,
+    );
     // A minimum hold is not over.
     for (name, state, owner, remaining) in [
-        (
-            "held",
-            LockState::Held,
-            owner,
-            Duration::from_secs(15)..=Duration::from_secs(30),
-        ),
-        (
-            "expired",
-            LockState::Expired,
-            owner,
-            Duration::ZERO..=Duration::ZERO,
-        ),
-        (
-            "released",
-            LockState::Released,
-            None,
-            Duration::ZERO..=Duration::ZERO,
-        ),
+        ("held", LockState::Held, owner, lease),
+        ("expired", LockState::Expired, owner, none.clone()),
+        ("released", LockState::Released, None, none),
         ("closed", LockState::Released, None, AMPLE..=AMPLE * 10),
     ] {
         let info = fixture.info(name).await;
@@ -185,11 +174,8 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     for by_token in [false, true] {
         let stuck = lock.acquire().await.unwrap();
         let (token, before) = (stuck.fencing_token(), fixture.info("stuck").await);
-        for other in [
-            earlier,
-            FencingToken::from(0),
-            FencingToken::from(token.get() + 1),
-        ] {
+        let later = FencingToken::from(token.get() + 1);
+        for other in [earlier, FencingToken::from(0), later] {
             assert!(!release(Some(other)).await, "{other}");
         }
         drop(admin.force_release("stuck"));
@@ -266,10 +252,8 @@ async fn locks_of_another_program_can_be_listed_and_released() {
     }
     for (name, document) in foreign_names.into_iter().zip(&documents) {
         let info = fixture.info(name).await;
-        assert_eq!(
-            (&*info.name, info.owner, info.state),
-            (name, None, LockState::Held)
-        );
+        let found = (&*info.name, info.owner, info.state);
+        assert_eq!(found, (name, None, LockState::Held));
         assert_eq!(info.fencing_token.get(), 17);
         assert_eq!(Some(&info.acquired_at), document.get_datetime("acquiredAt").ok());
         assert_eq!(Some(&info.expires_at), document.get_datetime("expiresAt").ok());
@@ -282,12 +266,8 @@ async fn locks_of_another_program_can_be_listed_and_released() {
 
     // A document whose id is not a string is no lock.
     fixture.locks().delete_many(doc! {}).await.unwrap();
-    for id in [
-        Bson::from(ObjectId::new()),
-        7.into(),
-        doc! { "a": 1 }.into(),
-        Bson::Null,
-    ] {
+    let document = doc! { "a": 1 };
+    for id in [Bson::from(ObjectId::new()), 7.into(), document.into(), Bson::Null] {
         let own = claim(id, format!("me#{GUID}"), 600_000);
         fixture.locks().insert_one(own).await.unwrap();
     }

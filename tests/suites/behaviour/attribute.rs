@@ -64,10 +64,8 @@ async fn calls_of_one_type_are_serialised_and_types_run_in_parallel(fixture: Fix
     orders.and(invoices).unwrap();
     let serialised = async { tokio::join!(import("orders"), import("orders")) };
     let serialised = timeout(Duration::from_millis(500), fixture.provider.scope(serialised)).await;
-    assert!(
-        serialised.is_err(),
-        "two calls of one type are never inside at the same time"
-    );
+    // Two calls of one type are never inside at the same time.
+    assert!(serialised.is_err());
 }
 
 #[distributed_lock(name = "periods:<name>", once_per = "366d", provider = locks)]

@@ -32,10 +32,8 @@ fn threads_exclude_each_other() {
         let turn = || {
             assert!(Handle::try_current().is_err(), "the thread is in no runtime");
             let hold = acquire().unwrap();
-            assert!(
-                !is_inside.swap(true, Ordering::SeqCst),
-                "another thread is inside"
-            );
+            let another = is_inside.swap(true, Ordering::SeqCst);
+            assert!(!another, "another thread is inside");
             thread::sleep(Duration::from_millis(2));
             is_inside.store(false, Ordering::SeqCst);
             drop(hold);

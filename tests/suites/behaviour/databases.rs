@@ -20,10 +20,8 @@ fn assert_refused(name: &str, error: &LockError) {
     } else {
         "it has no transactions and no change streams, which locks need"
     };
-    assert_eq!(
-        error.to_string(),
-        format!("option `database` is {name:?}: {reason}")
-    );
+    let expected = format!("option `database` is {name:?}: {reason}");
+    assert_eq!(error.to_string(), expected);
     for written in ["mongodb://host/app?authSource=admin", ".database(\"app\")"] {
         assert!(error.help().contains(written), "{}", error.help());
     }

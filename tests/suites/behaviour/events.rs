@@ -136,10 +136,8 @@ async fn a_lease_that_is_not_renewed_expires(fixture: Fixture) {
     assert!(held.is_lost());
     let _held = two.lock("a").await.unwrap();
     let next = next(&mut events).await;
-    assert!(
-        matches!(next.kind, TakenOver | Acquired) && next.owner.as_deref() == Some("two"),
-        "{next:?}"
-    );
+    let is_next = matches!(next.kind, TakenOver | Acquired) && next.owner.as_deref() == Some("two");
+    assert!(is_next, "{next:?}");
     // Nothing has been told of the other lease, which would have ended before this one.
     renewed.release().await.unwrap();
     expect(&mut events, "renewed", Released, "one").await;
@@ -291,10 +289,8 @@ async fn an_outage_hides_no_event() {
         for token in tokens {
             for kind in [Acquired, Released] {
                 let event = next(&mut events).await;
-                assert!(
-                    event.kind == kind && event.fencing_token == Some(token),
-                    "{event:?}"
-                );
+                let is_it = event.kind == kind && event.fencing_token == Some(token);
+                assert!(is_it, "{event:?}");
             }
         }
     }
@@ -366,10 +362,8 @@ async fn a_wrapped_oplog_is_an_error_for_the_past_and_a_gap_for_a_stream_that_wa
 
     let error = error_of(near.admin().events(LockFilter::new()).since(begin)).await;
     // The server's code of a stream whose beginning it no longer has.
-    assert!(
-        matches!(&error, LockError::Mongo(_)) && error.to_string().contains("286"),
-        "{error}"
-    );
+    assert!(matches!(&error, LockError::Mongo(_)), "{error}");
+    assert!(error.to_string().contains("286"), "{error}");
 }
 
 async fn a_shutdown_ends_the_events(fixture: Fixture) {

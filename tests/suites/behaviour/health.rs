@@ -31,10 +31,8 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
 
     let held = ours.held();
     let listed = held.iter().map(|lock| (lock.name.as_str(), lock.fencing_token));
-    assert!(
-        listed.eq([("a", first.fencing_token()), ("b", second.fencing_token())]),
-        "{held:?}"
-    );
+    let tokens = [("a", first.fencing_token()), ("b", second.fencing_token())];
+    assert!(listed.eq(tokens), "{held:?}");
     assert!(held[0].held_for <= held[1].held_for);
     assert!(held[0].remaining > Duration::from_secs(15) && held[0].remaining <= Duration::from_secs(30));
 

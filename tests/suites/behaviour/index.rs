@@ -66,10 +66,8 @@ async fn the_index_is_created_automatically() {
     for ends in [false, true] {
         let (database, commands) = recorded(fixture.db(), &[]).await;
         assert_eq!(state_of(&database).await, IndexState::Ready);
-        assert_eq!(
-            (commands.count("createIndexes"), commands.count("findAndModify")),
-            (1, 0)
-        );
+        let counts = (commands.count("createIndexes"), commands.count("findAndModify"));
+        assert_eq!(counts, (1, 0));
         if !ends {
             fixture.locks().drop_indexes().await.unwrap();
         }
@@ -94,11 +92,8 @@ async fn the_list_of_indexes_decides_if_an_index_exists() {
         assert_eq!(names(&commands.all()), ["listIndexes", "listCollections"]);
         let is_ready = expire_after == Some(DAY);
         assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
-        assert_eq!(
-            matches!(state, IndexState::Conflict { .. }),
-            !is_ready,
-            "{state:?}"
-        );
+        let conflicts = matches!(state, IndexState::Conflict { .. });
+        assert_eq!(conflicts, !is_ready, "{state:?}");
         let early = "(a longer `takeover_margin` ends early)";
         assert_eq!(state.to_string().contains(early), !is_ready, "{state}");
         let mends = format!(r#"in mongosh: db.getCollection("distributed_locks").dropIndex("{name}")"#);
@@ -114,17 +109,11 @@ async fn the_list_of_indexes_decides_if_an_index_exists() {
 #[tokio::test]
 async fn a_capped_collection_and_a_collation_are_reported() {
     let locale = "en".to_owned();
+    let capped = doc! { "capped": true, "size": 1 << 20 };
+    let collation = doc! { "collation": { "locale": "en" } };
     for (option, value, expected) in [
-        (
-            "capped",
-            doc! { "capped": true, "size": 1 << 20 },
-            IndexState::Capped,
-        ),
-        (
-            "collation",
-            doc! { "collation": { "locale": "en" } },
-            IndexState::Collation { locale },
-        ),
+        ("capped", capped, IndexState::Capped),
+        ("collation", collation, IndexState::Collation { locale }),
     ] {
         let fixture = Fixture::mongodb().await;
         let mut create = doc! { "create": "distributed_locks" };
@@ -166,11 +155,8 @@ async fn each_of_eight_processes_sends_one_build_at_a_time() {
         assert_eq!(state, IndexState::Ready);
     }
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
-    assert_eq!(
-        listed.len(),
-        9,
-        "eight that have started, and the one before: {listed:?}"
-    );
+    // Eight that have started, and the one before.
+    assert_eq!(listed.len(), 9, "{listed:?}");
 }
 
 /// A standalone server refuses the commit quorum that replica sets need.
@@ -194,10 +180,8 @@ async fn a_failed_build_is_reported_with_the_command_that_mends_it() {
     let state = fixture.provider.admin().index_state().await;
     let mends = "in mongosh: db.getCollection(\"distributed_locks\").createIndex({ expiresAt: 1 }, { name: \
                  \"expiresAt_ttl\", expireAfterSeconds: 86400 })";
-    assert!(
-        matches!(&state, IndexState::Failed { reason } if reason.ends_with(mends)),
-        "{state:?}"
-    );
+    let failed = matches!(&state, IndexState::Failed { reason } if reason.ends_with(mends));
+    assert!(failed, "{state:?}");
 }
 
 /// A stream of events tells that the collection is gone, or the stream of a waiter. Meanwhile `health` does not say that the

@@ -30,10 +30,8 @@ async fn a_set_holds_all_names_and_releases_them(fixture: Fixture) {
         let held = fixture.provider.held();
         assert!(held.iter().map(|lock| &*lock.name).eq(["a", "b", "c"]));
         assert_eq!(fixture.provider.health().await.held, 3);
-        assert_eq!(
-            (context.name(), LockContext::current().unwrap().name()),
-            ("b", "b")
-        );
+        let current = LockContext::current().unwrap();
+        assert_eq!((context.name(), current.name()), ("b", "b"));
         assert_eq!(Some(context.fencing_token()), context.fencing_token_of("b"));
         assert!(context.names().eq(["a", "b", "c"]) && context.fencing_token_of("d").is_none());
         for name in ["a", "b", "c"] {
@@ -71,11 +69,8 @@ async fn a_set_leaves_what_it_cannot_use(fixture: Fixture) {
         until("the set has its first lock", async || !fixture.is_free("a").await).await;
         for _ in 0..20 {
             let free = [fixture.is_free("a").await, fixture.is_free("c").await];
-            assert_eq!(
-                free,
-                [false, true],
-                "it keeps those before the one that it waits for"
-            );
+            // It keeps those before the one that it waits for.
+            assert_eq!(free, [false, true]);
             sleep(Duration::from_millis(10)).await;
         }
         held.release().await.unwrap();
@@ -125,9 +120,7 @@ async fn a_nested_set_acquires_what_is_missing(fixture: Fixture) {
         lost.await
     });
     let lost = in_time(body).await;
-    assert!(
-        matches!(&lost, Err(LockError::Lost { name, .. }) if name == "a"),
-        "{lost:?}"
-    );
+    let is_lost = matches!(&lost, Err(LockError::Lost { name, .. }) if name == "a");
+    assert!(is_lost, "{lost:?}");
     assert_all_released(&fixture, &["a", "b"]).await;
 }

@@ -128,10 +128,9 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {
                 target.acquire().await.map(drop),
                 target.try_acquire().await.map(drop),
             ] {
-                assert!(
-                    matches!(&refused, Err(LockError::Reentrant { name, .. }) if subject.has_name(name)),
-                    "{refused:?}"
-                );
+                let is_refused =
+                    matches!(&refused, Err(LockError::Reentrant { name, .. }) if subject.has_name(name));
+                assert!(is_refused, "{refused:?}");
             }
         }
         Ok::<_, LockError>(())

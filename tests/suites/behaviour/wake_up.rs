@@ -60,10 +60,8 @@ async fn waiters_poll_without_a_change_stream() {
             let waiter = waiter(theirs.lock("polled"));
             sleep(Duration::from_millis(200)).await;
             let health = theirs.health().await;
-            assert!(
-                health.has_primary && health.wake_up == WakeUp::Polling,
-                "{health:?}"
-            );
+            let polls = health.has_primary && health.wake_up == WakeUp::Polling;
+            assert!(polls, "{health:?}");
             release_to(held, waiter, BEFORE_EXPIRY).await;
         }
     }
@@ -147,10 +145,7 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     // Looks are a tenth of a second apart at least, and a slow machine makes few of the many attempts.
     assert!(adaptive * 2 < fixed, "{adaptive} attempts instead of {fixed}");
     // One of the waiters sends a request after each 0.8 to 1.2 s.
-    assert!(
-        pushed <= 14,
-        "{pushed} attempts with a stream, {adaptive} without"
-    );
+    assert!(pushed <= 14, "{pushed} with a stream, {adaptive} without");
 }
 
 /// The names in the filter of each stream that was opened; `None` for one without names.

@@ -183,10 +183,8 @@ async fn a_log_in_that_fails_for_a_while_ends_neither_a_wait_nor_a_release() {
 
 /// The texts that tell a refusal have no dump of the server's or the driver's error in them.
 fn is_told_shortly(text: &str) {
-    assert!(
-        text.contains("error 13, Unauthorized") && text.len() < 600,
-        "{text}"
-    );
+    let is_short = text.contains("error 13, Unauthorized") && text.len() < 600;
+    assert!(is_short, "{text}");
     for dump in ["$", "lsid", "kind:", "Kind:", "labels"] {
         assert!(!text.contains(dump), "{text}");
     }
@@ -226,10 +224,8 @@ async fn a_user_without_rights_is_not_ready_until_it_has_them() {
         .source()
         .unwrap_or_else(|| panic!("{refused}"))
         .to_string();
-    assert!(
-        source.contains("findAndModify") && source.contains("lsid"),
-        "{source}"
-    );
+    let is_whole = source.contains("findAndModify") && source.contains("lsid");
+    assert!(is_whole, "{source}");
     let IndexState::Unauthorized { reason } = provider.admin().index_state().await else {
         panic!("the user may not create an index");
     };
@@ -258,9 +254,7 @@ async fn is_damage_told_shortly(provider: &LockProvider, database: &mongodb::Dat
     for tried in [lock, set] {
         let text = tried.unwrap_err().to_string();
         assert!(text.contains("damaged") && text.len() < 200, "{text}");
-        assert!(
-            !text.contains("kind:") && !text.contains("PlanExecutor"),
-            "{text}"
-        );
+        let is_raw = text.contains("kind:") || text.contains("PlanExecutor");
+        assert!(!is_raw, "{text}");
     }
 }

@@ -75,25 +75,17 @@ async fn a_margin_keeps_a_lock_with_its_holder_across_a_failover_to_a_clock_that
     let kept = unrenewed(&ours, "kept").await.unwrap();
     let taken = unrenewed(&ours, "taken").await.unwrap();
     let primary = must(server.step_down().await);
-    assert!(
-        is_ahead(primary).await,
-        "the member whose clock is ahead is the primary"
-    );
+    // The member whose clock is ahead is the primary.
+    assert!(is_ahead(primary).await);
 
     // Without a margin the lock is taken from its holder, about 20 s early.
     let early = careless.lock("taken").acquire().await.unwrap();
-    assert!(
-        !taken.is_lost(),
-        "taken {:?} after the acquisition",
-        begun.elapsed()
-    );
+    let after = begun.elapsed();
+    assert!(!taken.is_lost(), "taken {after:?} after the acquisition");
     assert!(careful.lock("kept").try_acquire().await.unwrap().is_none());
     let next = careful.lock("kept").acquire().await.unwrap();
-    assert!(
-        kept.is_lost(),
-        "the holder relied on its lease after {:?}",
-        begun.elapsed()
-    );
+    let relied = begun.elapsed();
+    assert!(kept.is_lost(), "the holder relied on its lease after {relied:?}");
     assert!(next.fencing_token() > kept.fencing_token() && early.fencing_token() > taken.fencing_token());
 }
 
@@ -128,10 +120,8 @@ async fn after_a_clock_has_gone_back_no_lock_stays_taken() {
     released.release().await.unwrap();
     let admin = after.admin();
     for name in ["held", "mark", "kept", "detached"] {
-        assert!(
-            after.lock(name).try_acquire().await.unwrap().is_none(),
-            "{name} is taken"
-        );
+        let tried = after.lock(name).try_acquire().await.unwrap();
+        assert!(tried.is_none(), "{name} is taken");
         assert!(admin.force_release(name).await.unwrap(), "{name}");
         assert_free(&after, name).await;
     }

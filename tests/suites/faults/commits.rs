@@ -112,11 +112,8 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
         committed.expect("the commit ends").unwrap();
     }
     let failed = commands.failed();
-    assert!(
-        failed
-            .iter()
-            .any(|failed| failed.starts_with("commitTransaction"))
-    );
+    let is_commit = |failed: &String| failed.starts_with("commitTransaction");
+    assert!(failed.iter().any(is_commit));
     point.clear().await.unwrap();
     assert_eq!(committed_documents(&database).await, COMMITS);
     guard.release().await.unwrap();

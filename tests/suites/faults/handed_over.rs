@@ -54,11 +54,8 @@ async fn a_hold_that_is_handed_over_during_a_forced_release_is_lost_soon() {
         let decided = eventually(SOON, "the second holder has a claim or is lost", async || {
             (second.is_lost() || is_claimed(db.database()).await).then_some(())
         });
-        assert!(
-            decided.await.is_ok(),
-            "round {round}: the holder relies on its lease for {:?}, but its claim is gone",
-            second.remaining()
-        );
+        // The holder does not rely on its lease for longer than its claim.
+        assert!(decided.await.is_ok(), "round {round}: {:?}", second.remaining());
         // The next round begins with a free lock.
         let _ = second.release().await;
     }

@@ -24,10 +24,8 @@ fn assert_refused(outcome: &Result<(), LockError>, code: i32) {
     let Some(LockError::Mongo(error)) = cause else {
         panic!("{outcome:?}")
     };
-    assert!(
-        matches!(&*error.kind, ErrorKind::Command(error) if error.code == code),
-        "{outcome:?}"
-    );
+    let has_code = matches!(&*error.kind, ErrorKind::Command(error) if error.code == code);
+    assert!(has_code, "{outcome:?}");
 }
 
 /// The collection has got a validator that refuses marks. The caller gets the server's error, the request is not repeated,

@@ -35,12 +35,8 @@ fn repeated(error: &LockError) -> Vec<String> {
 pub(crate) fn is_told_once(error: &LockError) {
     let text = error.to_string();
     assert!(text.len() < 160 && !text.contains('\n'), "{text}");
-    assert_eq!(
-        repeated(error),
-        [""; 0],
-        "{:#}",
-        anyhow::Error::from(error.clone())
-    );
+    let whole = anyhow::Error::from(error.clone());
+    assert_eq!(repeated(error), [""; 0], "{whole:#}");
 }
 
 /// Asserts that the driver's error is behind the one of the library.
@@ -124,13 +120,8 @@ fn failures() -> Vec<Failure> {
     // A time that is over, a shutdown, an interruption by a step-down, a step-down.
     for code in [64, 91, 11602, STEPPED_DOWN] {
         let point = on().write_concern_error(code, "waiting timed out");
-        failures.push(of(
-            point,
-            false,
-            "MongoDB did not confirm a write (error ",
-            "",
-            unconfirmed,
-        ));
+        let text = "MongoDB did not confirm a write (error ";
+        failures.push(of(point, false, text, "", unconfirmed));
     }
     failures
 }
@@ -151,14 +142,8 @@ async fn calls_say_why_they_fail_and_leave_nothing() {
         let begun = Instant::now();
         let (waited, tried) = (lock.acquire().await, lock.try_acquire().await.map(drop));
         let took = begun.elapsed();
-        assert!(
-            if failure.is_final {
-                took < BEFORE_EXPIRY
-            } else {
-                took >= limit
-            },
-            "{took:?}"
-        );
+        let waits = took >= if failure.is_final { BEFORE_EXPIRY } else { limit };
+        assert_eq!(waits, !failure.is_final, "{took:?}");
         for error in [waited.map(drop), tried].map(Result::unwrap_err) {
             assert!(error.to_string().starts_with(failure.text), "{error}");
             assert!(error.help().contains(failure.help), "{}", error.help());

@@ -71,10 +71,8 @@ async fn lost_in_time(trouble: Trouble) {
             Trouble::Failure(failure) => point = Some(fail(&it.db, failure).await),
         }
         let next = rival.lock("cut").acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder does not know that its lock is lost"
-        );
+        // The holder knows that its lock is lost.
+        assert!(context.is_lost());
         assert!(context.remaining().is_zero());
         let (renewals, seconds) = (
             it.proxy.seen(Purpose::Renew) - begun.1,
@@ -90,10 +88,8 @@ async fn lost_in_time(trouble: Trouble) {
     };
     let ended = timeout(AMPLE, async { tokio::join!(body, failing) }).await;
     let (ran, next) = ended.expect("the body notices the loss");
-    assert!(
-        matches!(&ran, Err(LockError::Lost { name, .. }) if name == "cut"),
-        "{ran:?}"
-    );
+    let is_lost = matches!(&ran, Err(LockError::Lost { name, .. }) if name == "cut");
+    assert!(is_lost, "{ran:?}");
     next.release()
         .await
         .expect("late commands of the first holder change nothing");
@@ -143,9 +139,7 @@ async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
         session.abort_transaction().await.unwrap();
     };
     let ((next, left), ()) = tokio::join!(taking, blocking);
-    assert!(
-        left.is_zero(),
-        "two live guards: the first one relies on its lease for {left:?}"
-    );
+    // There are not two live guards.
+    assert!(left.is_zero(), "the first one relies on its lease for {left:?}");
     next.release().await.unwrap();
 }

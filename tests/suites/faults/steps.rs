@@ -146,10 +146,8 @@ impl<'a> Scene<'a> {
                 let outcome = ended.await.expect("the call ends");
                 let outcome = outcome.unwrap_or_else(|error| panic!("{what}, {command:?}: {error}"));
                 let hits = must(point.hits().await);
-                assert!(
-                    is_query && hits > 0 || hits >= times.cast_signed(),
-                    "{what}, {command:?}: {hits}"
-                );
+                let is_hit = is_query && hits > 0 || hits >= times.cast_signed();
+                assert!(is_hit, "{what}, {command:?}: {hits}");
                 outcome
             }
         }

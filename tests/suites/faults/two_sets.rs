@@ -28,21 +28,14 @@ async fn connect(hosts: &[&str], options: &str) -> LockProvider {
 /// Asserts that the error says that these two hosts belong to different sets.
 fn assert_two_sets(error: &LockError, of: [(&str, &str); 2]) {
     let text = error.to_string();
-    assert!(
-        text.starts_with("the connection string names two replica sets: "),
-        "{text}"
-    );
+    let begin = "the connection string names two replica sets: ";
+    assert!(text.starts_with(begin), "{text}");
     for (host, set) in of {
-        assert!(
-            text.contains(host) && text.contains(&format!("`{set}`")),
-            "{text}"
-        );
+        let is_named = text.contains(host) && text.contains(&format!("`{set}`"));
+        assert!(is_named, "{text}");
     }
-    assert!(
-        error.help().contains("hosts of one replica set"),
-        "{}",
-        error.help()
-    );
+    let help = error.help();
+    assert!(help.contains("hosts of one replica set"), "{help}");
 }
 
 /// Starts pairs of processes with a string of both hosts, of which none may ever acquire the lock.

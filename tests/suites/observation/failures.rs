@@ -178,17 +178,13 @@ fn an_unreachable_server_is_found_with_its_address_and_the_reason() {
 /// The first rejection is a warning; the driver has sent the request three times.
 #[test]
 fn a_server_that_rejects_commands_is_found() {
+    let (rejects, overloaded) = (
+        "MongoDB rejects commands for overload",
+        "MongoDB is overloaded (error 462",
+    );
     let events = [
-        (
-            "mongolock.overloaded",
-            Level::WARN,
-            "MongoDB rejects commands for overload",
-        ),
-        (
-            "mongolock.retrying",
-            Level::DEBUG,
-            "MongoDB is overloaded (error 462",
-        ),
+        ("mongolock.overloaded", Level::WARN, rejects),
+        ("mongolock.retrying", Level::DEBUG, overloaded),
     ];
     is_found(&events, async |_| {
         let db = test_db().await;
@@ -207,13 +203,10 @@ fn a_server_that_rejects_commands_is_found() {
 
 #[test]
 fn a_missing_index_and_a_missing_stream_are_found() {
+    let polls = "falling back to polling";
     let events = [
         ("mongolock.index", Level::WARN, "needs attention"),
-        (
-            "mongolock.wake_up_failed",
-            Level::DEBUG,
-            "falling back to polling",
-        ),
+        ("mongolock.wake_up_failed", Level::DEBUG, polls),
     ];
     is_found(&events, async |notes| {
         let db = test_db().await;

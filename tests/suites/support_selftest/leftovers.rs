@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, eventually, must, order, say};
+use mongolock_tests::{Actor, Server, ServerOptions, must, order, say, until};
 use rustix::process::{Pid, Signal, test_kill_process};
 use tokio::process::Command;
 
@@ -44,30 +44,24 @@ fn exists(pid: u32) -> bool {
 
 #[tokio::test]
 async fn a_killed_process_leaves_nothing() {
-    for members in [1, 3] {
-        let mut holder = start_holder(members, &env::temp_dir());
-        let mut nodes = Vec::new();
-        loop {
-            let (pid, directory) = holder.next().await;
-            if pid == "ready" {
-                break;
-            }
-            nodes.push((must(pid.parse()), PathBuf::from(directory)));
+    let mut holder = start_holder(3, &env::temp_dir());
+    let mut nodes: Vec<(u32, PathBuf)> = Vec::new();
+    loop {
+        let (pid, directory) = holder.next().await;
+        if pid == "ready" {
+            break;
         }
-        assert_eq!(nodes.len(), members);
-        assert!(
-            nodes
-                .iter()
-                .all(|(pid, directory)| exists(*pid) && directory.is_dir())
-        );
-        holder.signal(Signal::KILL);
-        holder.end().await;
-        let are_gone = || async {
-            let is_gone = |(pid, directory): &(u32, PathBuf)| !exists(*pid) && !directory.exists();
-            nodes.iter().all(is_gone).then_some(())
-        };
-        must(eventually(AMPLE, "all servers and directories gone", are_gone).await);
+        nodes.push((must(pid.parse()), PathBuf::from(directory)));
     }
+    assert_eq!(nodes.len(), 3);
+    let all = |is: fn(&(u32, PathBuf)) -> bool| nodes.iter().all(is);
+    assert!(all(|(pid, directory)| exists(*pid) && directory.is_dir()));
+    holder.signal(Signal::KILL);
+    holder.end().await;
+    until("all servers and directories gone", async || {
+        all(|(pid, directory)| !exists(*pid) && !directory.exists())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -96,16 +90,12 @@ async fn a_process_killed_while_it_starts_a_server_leaves_nothing() {
         holder.signal(Signal::KILL);
         holder.end().await;
         let named = place.path().to_string_lossy();
-        let processes = || async {
-            let listing = must(
-                Command::new("ps")
-                    .args(["-A", "-ww", "-o", "args"])
-                    .output()
-                    .await,
-            );
-            (!String::from_utf8_lossy(&listing.stdout).contains(&*named)).then_some(())
-        };
-        must(eventually(AMPLE, "all processes of the server gone", processes).await);
+        until("all processes of the server gone", async || {
+            let listing = Command::new("ps").args(["-A", "-ww", "-o", "args"]).output();
+            let listing = must(listing.await).stdout;
+            !String::from_utf8_lossy(&listing).contains(&*named)
+        })
+        .await;
         assert_eq!(must(place.path().read_dir()).count(), 0);
     }
 }

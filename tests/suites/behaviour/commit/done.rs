@@ -94,10 +94,8 @@ async fn a_commit_whose_write_concern_cannot_be_met_has_ended_the_hold() {
     session.start_transaction().write_concern(two).await.unwrap();
     insert(&accounts(&fixture), &mut session, 1).await.unwrap();
     let ended = guard.context().commit_done(&mut session).await;
-    assert!(
-        matches!(&ended, Err(LockError::Mongo(error)) if error.labels().is_empty()),
-        "{ended:?}"
-    );
+    let is_plain = matches!(&ended, Err(LockError::Mongo(error)) if error.labels().is_empty());
+    assert!(is_plain, "{ended:?}");
     assert!(is_committed(&fixture).await);
     assert!(guard.is_lost());
     assert!(!fixture.is_free("a").await);
@@ -118,10 +116,9 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     let held = fixture.document("a").await.unwrap();
     begin(&fixture, &mut session).await;
     let refused = guard.context().commit_done(&mut session).await;
-    assert!(
-        matches!(&refused, Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR)),
-        "{refused:?}"
-    );
+    let is_transient =
+        matches!(&refused, Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR));
+    assert!(is_transient, "{refused:?}");
     // What the fail point has left open ends with the session.
     drop(session);
     guard.ensure_held().unwrap();

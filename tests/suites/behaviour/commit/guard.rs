@@ -87,10 +87,8 @@ async fn a_set_guards_a_commit_by_each_of_its_locks() {
         }
         let committed = guard.context().commit(&mut session).await;
         let is_lost = matches!(committed, Err(LockError::Lost { .. }));
-        assert!(
-            committed.is_ok() == lost.is_none() && is_lost == lost.is_some(),
-            "{committed:?}"
-        );
+        assert_eq!(committed.is_ok(), lost.is_none(), "{committed:?}");
+        assert_eq!(is_lost, lost.is_some(), "{committed:?}");
         assert_eq!(is_committed(&fixture).await, lost.is_none(), "{lost:?}");
         must(accounts(&fixture).delete_many(doc! {}).await);
         // A set that has lost a lock says so.
@@ -122,14 +120,10 @@ async fn a_lost_lock_commits_nothing() {
             _ => guard.lost().await,
         }
         let refused = way.commit(&guard.context(), &mut session).await;
-        assert!(
-            matches!(refused, Err(LockError::Lost { .. })),
-            "{way:?}, {loss}: {refused:?}"
-        );
-        assert!(
-            guard.is_lost() && !is_committed(&fixture).await,
-            "{way:?}, {loss}"
-        );
+        let is_refused = matches!(refused, Err(LockError::Lost { .. }));
+        assert!(is_refused, "{way:?}, {loss}: {refused:?}");
+        let changes_nothing = guard.is_lost() && !is_committed(&fixture).await;
+        assert!(changes_nothing, "{way:?}, {loss}");
         // The commit has ended the transaction, so that another one can begin.
         session.start_transaction().await.unwrap();
         if let Some(rival) = rival {

@@ -55,10 +55,8 @@ async fn the_loss_of_an_outer_lock_does_not_cancel_a_commit() {
         commit.await
     };
     let ended = outer.run(nested).await;
-    assert!(
-        matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer"),
-        "{ended:?}"
-    );
+    let is_lost = matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer");
+    assert!(is_lost, "{ended:?}");
     assert!(committed.into_inner(), "the body ran to its end");
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);

@@ -98,15 +98,11 @@ async fn everybody_sees_who_leads(fixture: Fixture) {
     let mut changes = observer.watch();
     let (first, token) = leading(&fixture.process("first")).await;
     let current = observer.current().await.unwrap().expect("somebody leads");
-    assert_eq!(
-        (current.owner.as_deref(), current.fencing_token.get()),
-        (Some("first"), token)
-    );
+    let leads = (current.owner.as_deref(), current.fencing_token.get());
+    assert_eq!(leads, (Some("first"), token));
     let change = in_time(changes.next()).await.unwrap().unwrap();
-    assert!(
-        change.kind.is_held() && change.owner.as_deref() == Some("first"),
-        "{change:?}"
-    );
+    let leads = change.kind.is_held() && change.owner.as_deref() == Some("first");
+    assert!(leads, "{change:?}");
     first.abort();
     let change = in_time(changes.next()).await.unwrap().unwrap();
     assert_eq!(change.kind, LockEventKind::Released);
@@ -125,8 +121,6 @@ async fn permanent_errors_end_the_campaign(fixture: Fixture) {
     assert_eq!(refused_option(option), "expiry");
     provider.shutdown().await;
     let shut_down = in_time(provider.leader("billing").run(body)).await;
-    assert!(
-        matches!(shut_down, Err(LockError::ShutDown { .. })),
-        "{shut_down:?}"
-    );
+    let is_shut_down = matches!(shut_down, Err(LockError::ShutDown { .. }));
+    assert!(is_shut_down, "{shut_down:?}");
 }

@@ -129,10 +129,8 @@ async fn each_period_has_a_run_of_its_own(fixture: Fixture) {
     );
     succeed(&next).await.unwrap();
     let marked = fixture.info("next").await;
-    assert!(
-        marked.state == LockState::Done && marked.remaining <= SHORT,
-        "{marked:?}"
-    );
+    let is_done = marked.state == LockState::Done && marked.remaining <= SHORT;
+    assert!(is_done, "{marked:?}");
     let late = late.acquire().await.unwrap();
     let theirs = rival.lock("next").once_per(SHORT);
     let again = async || match theirs.acquire().await {
@@ -147,10 +145,8 @@ async fn each_period_has_a_run_of_its_own(fixture: Fixture) {
     late.done().await.unwrap();
     let late = fixture.info("late").await;
     // A mark would name its owner, also after its end.
-    assert!(
-        late.state == LockState::Released && late.owner.is_none(),
-        "{late:?}"
-    );
+    let is_free = late.state == LockState::Released && late.owner.is_none();
+    assert!(is_free, "{late:?}");
 }
 
 async fn a_mark_is_shown_in_words_and_kept_from_release_owner(fixture: Fixture) {
@@ -162,10 +158,8 @@ async fn a_mark_is_shown_in_words_and_kept_from_release_owner(fixture: Fixture) 
     succeed(&provider.lock("done").once()).await.unwrap();
     let held = provider.lock("held").await.unwrap();
     let shown = fixture.info("done").await;
-    assert_eq!(
-        (shown.state, shown.owner.as_deref()),
-        (LockState::Done, Some("worker"))
-    );
+    let found = (shown.state, shown.owner.as_deref());
+    assert_eq!(found, (LockState::Done, Some("worker")));
     assert_eq!(list(LockFilter::new().owner("worker")).await, ["done", "held"]);
     for (state, names) in [
         (LockState::Done, &["done"][..]),
@@ -186,10 +180,8 @@ async fn a_mark_is_shown_in_words_and_kept_from_release_owner(fixture: Fixture) 
 /// Without `once` it is an error, and the lock is released.
 async fn done_on_a_lost_lock_is_lost(fixture: Fixture) {
     let plain = fixture.provider.lock("plain");
-    assert_eq!(
-        refused_option(plain.acquire().await.unwrap().done().await),
-        "once"
-    );
+    let done = plain.acquire().await.unwrap().done().await;
+    assert_eq!(refused_option(done), "once");
     assert_released(&plain).await;
 
     let lock = fixture.provider.lock("lost").once();

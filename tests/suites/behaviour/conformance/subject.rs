@@ -122,10 +122,8 @@ impl Subject {
             let tokens = [earlier, later].map(|context| context.fencing_token_of(name));
             match tokens {
                 [Some(earlier), Some(later)] => {
-                    assert!(
-                        expected.has_token && earlier < later && later.get() < 1 << 53,
-                        "{tokens:?}"
-                    );
+                    let rises = expected.has_token && earlier < later && later.get() < 1 << 53;
+                    assert!(rises, "{tokens:?}");
                 }
                 [earlier, later] => assert!(
                     earlier.is_none() && later.is_none() && !expected.has_token,

@@ -59,10 +59,8 @@ async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
     let without = until_expired(impatient, "three").await.remaining;
     assert!(without.is_zero(), "to a provider without a margin it is free");
     let seen = info(&provider, "one").await;
-    assert!(
-        seen.state == LockState::Expired && is_that_of_the_margin(seen.remaining),
-        "{seen:?}"
-    );
+    assert_eq!(seen.state, LockState::Expired);
+    assert!(is_that_of_the_margin(seen.remaining), "{seen:?}");
     assert_eq!(seen.owner.as_deref(), Some("crashed"));
     let expired = LockFilter::new().state(LockState::Expired);
     assert_eq!(provider.admin().list(expired).await.unwrap().len(), 3);
@@ -88,17 +86,10 @@ async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
 
     let admin = provider.admin();
     let released = impatient.admin().force_release("one").await.unwrap();
-    assert!(
-        !released,
-        "to a provider without a margin there is nothing to release"
-    );
-    assert!(
-        admin
-            .force_release("one")
-            .only_if(seen.fencing_token)
-            .await
-            .unwrap()
-    );
+    // To a provider without a margin there is nothing to release.
+    assert!(!released);
+    let release = admin.force_release("one").only_if(seen.fencing_token);
+    assert!(release.await.unwrap());
     assert!(!admin.force_release("one").await.unwrap(), "it is free");
     assert_released(&provider.lock("one")).await;
     assert_eq!(admin.release_owner("crashed").await.unwrap(), 1);

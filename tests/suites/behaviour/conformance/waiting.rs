@@ -136,10 +136,8 @@ async fn a_call_knows_whether_it_has_waited(subject: Subject) {
     for (place, target) in [subject.ours(), subject.theirs()].into_iter().enumerate() {
         behind.spawn(async move {
             let held = target.acquire().await.unwrap();
-            assert!(
-                held.context().waited(),
-                "{kind:?}: call {place}: another holder had it"
-            );
+            let waited = held.context().waited();
+            assert!(waited, "{kind:?}: call {place}: another holder had it");
             held.release().await.unwrap();
         });
     }

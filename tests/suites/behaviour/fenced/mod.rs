@@ -45,10 +45,8 @@ impl Scene {
     async fn refuses<T: Debug>(&self, write: impl IntoFuture<Output = Result<T, LockError>>) {
         let before = self.all().await;
         let refused = write.await;
-        assert!(
-            matches!(&refused, Err(LockError::Stale { token, seen, .. }) if token.get() == 9 && seen.get() == 10),
-            "{refused:?}"
-        );
+        let is_stale = matches!(&refused, Err(LockError::Stale { token, seen, .. }) if token.get() == 9 && seen.get() == 10);
+        assert!(is_stale, "{refused:?}");
         assert_eq!(self.all().await, before);
     }
 }

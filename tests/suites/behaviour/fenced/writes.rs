@@ -24,10 +24,8 @@ async fn every_write_has_the_result_of_the_driver() {
     assert_eq!((replaced.matched_count, replaced.modified_count), (1, 1));
     assert_eq!(holder.delete_one(first()).await.unwrap().deleted_count, 1);
     let upserted = holder.update_one(first(), retitle()).upsert(true).await.unwrap();
-    assert_eq!(
-        (upserted.matched_count, upserted.upserted_id),
-        (0, Some(bson!(1)))
-    );
+    let found = (upserted.matched_count, upserted.upserted_id);
+    assert_eq!(found, (0, Some(bson!(1))));
 }
 
 /// S1.20: a smaller token is rejected, by every form of write.
