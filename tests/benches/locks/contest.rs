@@ -94,12 +94,8 @@ impl Shape {
         let rates = turns(&outcomes, |run| per_second(run.sections.len(), counted(setting)));
         report.figure(what, rates, "/s", self.rate.map(Beside));
         let waits = turns(&outcomes, |run| self.unfairness_of(run));
-        report.figure(
-            "longest wait / mean wait",
-            waits,
-            "x",
-            self.unfairness.map(AtMost),
-        );
+        let what = "longest wait / mean wait";
+        report.figure(what, waits, "x", self.unfairness.map(AtMost));
         Ok(outcomes)
     }
 

@@ -82,31 +82,15 @@ async fn compare(
     let [own, cheapest, library] = &in_turns(setting.turns(7, 3), turn).await?;
     let rate = |done: &Done| done.rate;
     report.figure("cycles, own commands", figures(own, rate), "/s", None);
-    report.figure(
-        "cycles, connect",
-        figures(library, rate),
-        "/s",
-        beside.map(Beside),
-    );
-    report.figure(
-        "cycles / own commands, connect",
-        over(library, own, rate),
-        "x",
-        over_own.map(AtLeast),
-    );
-    report.figure(
-        "cycles / the cheapest commands",
-        over(library, cheapest, rate),
-        "x",
-        None,
-    );
+    let what = "cycles, connect";
+    report.figure(what, figures(library, rate), "/s", beside.map(Beside));
+    let what = "cycles / own commands, connect";
+    report.figure(what, over(library, own, rate), "x", over_own.map(AtLeast));
+    let what = "cycles / the cheapest commands";
+    report.figure(what, over(library, cheapest, rate), "x", None);
     let median = |done: &Done| done.cycles.p50();
-    report.figure(
-        "a cycle / own commands, p50, connect",
-        over(library, own, median),
-        "x",
-        None,
-    );
+    let what = "a cycle / own commands, p50, connect";
+    report.figure(what, over(library, own, median), "x", None);
     Ok(())
 }
 

@@ -65,19 +65,11 @@ pub(crate) async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Resu
         let outcomes = shape.measure("sections", setting, report).await?;
         let is_first = (processes, count) == (4, 4);
         let hand_overs = turns(&outcomes, |run| run.hand_overs().p50() / alone);
-        report.figure(
-            "hand-over between processes / two commands, p50",
-            hand_overs,
-            "x",
-            is_first.then_some(HAND_OVER).map(AtMost),
-        );
+        let what = "hand-over between processes / two commands, p50";
+        report.figure(what, hand_overs, "x", is_first.then_some(HAND_OVER).map(AtMost));
         let over = turns(&outcomes, Run::over_ideal);
-        report.figure(
-            "time / sum of the sections",
-            over,
-            "x",
-            is_first.then_some(IDEAL).map(AtMost),
-        );
+        let what = "time / sum of the sections";
+        report.figure(what, over, "x", is_first.then_some(IDEAL).map(AtMost));
     }
     Ok(())
 }
@@ -136,12 +128,8 @@ pub(crate) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Resul
             waits.add(later.unfairness());
         }
     }
-    report.figure(
-        "longest wait / mean wait, after its first turn",
-        waits,
-        "x",
-        AtMost(1.6),
-    );
+    let what = "longest wait / mean wait, after its first turn";
+    report.figure(what, waits, "x", AtMost(1.6));
     report.figure("its first turn after", firsts, "s", AtMost(0.8));
     Ok(())
 }
@@ -239,17 +227,9 @@ pub(crate) async fn arrivals(setting: &Setting, report: &mut Report) -> anyhow::
     }
     provider.shutdown().await;
     report.about("8 processes, one after the other");
-    report.figure(
-        "place in the service - place in the arrival, mean",
-        moved,
-        "places",
-        None,
-    );
-    report.figure(
-        "the last one served after the release",
-        served,
-        "ms",
-        AtMost(SERVED),
-    );
+    let what = "place in the service - place in the arrival, mean";
+    report.figure(what, moved, "places", None);
+    let what = "the last one served after the release";
+    report.figure(what, served, "ms", AtMost(SERVED));
     Ok(())
 }
