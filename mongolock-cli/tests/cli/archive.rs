@@ -66,12 +66,7 @@ async fn a_wrapped_oplog_hides_what_the_documents_do_not_tell() {
     ];
     assert_eq!(told(&turns), wanted, "the latest beginning is first");
     // The document of a released lock keeps the time of its acquisition, until the next one.
-    assert!(
-        turns[1]["from"]
-            .as_str()
-            .is_some_and(|from| from < earliest.as_str()),
-        "{}",
-        turns[1]
-    );
+    let from = turns[1]["from"].as_str().unwrap_or("none");
+    assert!(from < earliest.as_str(), "{from}");
     must(held.release().await);
 }

@@ -79,13 +79,11 @@ async fn one_attempt_names_the_holder() {
     let provider = owner(&db, "anna").await;
     let _lock = must(provider.lock("a").acquire().await);
     let _permit = must(provider.semaphore("p", 1).acquire().await);
+    let none_free = "no permit of `p` is free (of 1)";
     for (options, wanted) in [
         (&["a", "--no-wait"][..], "lock `a` is busy"),
         (&["b", "a", "--no-wait"], "lock `a` is busy"),
-        (
-            &["p", "--permits=1", "--no-wait"],
-            "no permit of `p` is free (of 1)",
-        ),
+        (&["p", "--permits=1", "--no-wait"], none_free),
     ] {
         let (code, _, said) = run(&db, options, "true");
         let wanted = &format!("{wanted}: the lease of anna runs for ");
@@ -138,12 +136,9 @@ async fn the_work_of_a_period_is_done_once() {
     assert_eq!(state(&db, "nightly").await, LockState::Done);
     let (code, out, said) = run(&db, &tick, "echo ran");
     assert_eq!((code, out.as_str()), (Some(0), ""));
-    assert!(
-        said.starts_with("mongolock: the work of lock `nightly` is done by ")
-            && said.ends_with("Z; the command was not run\n")
-            && said.lines().count() == 1,
-        "{said}"
-    );
+    let begin = "mongolock: the work of lock `nightly` is done by ";
+    assert!(said.starts_with(begin) && said.lines().count() == 1, "{said}");
+    assert!(said.ends_with("Z; the command was not run\n"), "{said}");
     let no_wait = [&tick[..], &["--no-wait"]].concat();
     assert_eq!(run(&db, &no_wait, "echo ran").0, Some(0));
 }
@@ -210,10 +205,8 @@ async fn a_process_that_cannot_be_killed_keeps_the_lock() {
     assert_eq!(run.code().await, Some(125));
     assert!(must(foreign.try_wait()).is_none(), "it lives");
     let said = run.said();
-    assert!(
-        said.contains("1 of the command's processes cannot be killed; the lock is not released"),
-        "{said}"
-    );
+    let kept = "1 of the command's processes cannot be killed; the lock is not released";
+    assert!(said.contains(kept), "{said}");
     assert_eq!(state(&db, "a").await, LockState::Held);
     assert!(must(provider(&db).await.lock("a").try_acquire().await).is_none());
     must(foreign.kill());

@@ -267,10 +267,8 @@ async fn a_handle_goes_through_pipes() {
         must(input.write_all(text.as_bytes()));
         drop(input);
         let ended = must(child.wait_with_output());
-        (
-            ended.status.code(),
-            String::from_utf8_lossy(&ended.stdout).into_owned(),
-        )
+        let out = String::from_utf8_lossy(&ended.stdout).into_owned();
+        (ended.status.code(), out)
     };
     assert_eq!(piped("extend --handle - --ttl 2h").0, Some(0));
     assert_eq!(piped("release --handle -"), (Some(0), "released a\n".to_owned()));

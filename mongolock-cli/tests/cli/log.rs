@@ -113,11 +113,8 @@ async fn each_turn_is_a_line() {
     assert_eq!(earlier["held_ms"], to - from);
     assert_eq!(log(&db, &[]).len(), 8, "without a name all turns are shown");
     assert_eq!(log(&db, &["x"]).len(), 7, "a name without a lock is a prefix");
-    assert_eq!(
-        told(&log(&db, &["x:s"])),
-        ["x:s anna released"],
-        "a semaphore is its permits"
-    );
+    // A semaphore is its permits.
+    assert_eq!(told(&log(&db, &["x:s"])), ["x:s anna released"]);
 
     let (code, out, said) = output(mongolock(&db, &["log", "x:a"]));
     assert_eq!((code, said.as_str()), (Some(0), ""));

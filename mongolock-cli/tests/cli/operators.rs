@@ -59,10 +59,8 @@ async fn ls_lists_what_is_asked_for() {
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 6, "{text}");
     let shown = format!("b:permits #{} ", permit.number());
-    assert!(
-        rows[0].starts_with("NAME ") && rows[4].starts_with(&shown),
-        "{text}"
-    );
+    let is_list = rows[0].starts_with("NAME ") && rows[4].starts_with(&shown);
+    assert!(is_list, "{text}");
 }
 
 /// The fields that the help of `ls` lists, with their types.

@@ -133,10 +133,8 @@ async fn each_change_is_a_line() {
         assert_eq!(watch.event("x:h"), said(event, "anna"));
     }
     let line = watch.next("x:h");
-    assert_eq!(
-        (&line["event"], &line["owner"]),
-        (&"resumed".into(), &"anna".into())
-    );
+    assert_eq!(line["event"], "resumed");
+    assert_eq!(line["owner"], "anna");
     assert_eq!(line["fencing_token"], given);
     for event in ["detached", "released"] {
         assert_eq!(watch.event("x:h"), said(event, "anna"));
@@ -160,10 +158,8 @@ async fn each_change_is_a_line() {
     must(locks(db.database()).delete_one(doc! { "_id": "x:e" }).await);
     assert_eq!(watch.event("x:e"), said("deleted", "anna"));
     taken.lost().await;
-    assert!(
-        watch.early.iter().all(|line| line["name"] != "y"),
-        "it has another prefix"
-    );
+    // It has another prefix.
+    assert!(watch.early.iter().all(|line| line["name"] != "y"));
 }
 
 /// The server no longer has the events, and the locks cannot be read at first.
@@ -183,10 +179,8 @@ async fn missed_events_are_a_gap_that_is_told_once() {
     assert_eq!(watch.event("b"), said("acquired", "anna"));
     must(held.release().await);
     assert_eq!(watch.event("b"), said("released", "anna"));
-    assert!(
-        watch.early.iter().all(|line| line["event"] != "gap"),
-        "a gap is told once"
-    );
+    // A gap is told once.
+    assert!(watch.early.iter().all(|line| line["event"] != "gap"));
     must(lost.clear().await);
 }
 
