@@ -10,7 +10,7 @@ use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, claim, locks, must, names, recorded, stable_client, stable_options, until,
+    AMPLE, FailPoint, claim, locks, must, names, recorded, stable_options, until,
 };
 use tokio::task::JoinSet;
 
