@@ -9,9 +9,7 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{
-    AMPLE, FailPoint, claim, locks, must, names, recorded, stable_options, until,
-};
+use mongolock_tests::{AMPLE, FailPoint, claim, locks, must, names, recorded, stable_options, until};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, acquire_and_release, in_time};

@@ -32,7 +32,6 @@ const ROOMS: &[(&str, usize)] = &[
     ("handle", 188),
     ("lock", 440),
     ("name", 290),
-    ("options", 227),
     ("protocol", 532),
     ("provider", 260),
     ("run", 284),
