@@ -109,6 +109,8 @@ MUTANTS = [
      "(End::Release(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),", "(End::Release(_), Some(_)) => (When::is(id), Then::End { min_hold: 0, unused: 0 }),", "detach"),
     ("a lease that was resumed and not taken is released", "leases.rs",
      "self.claims[*part].resumes = Some(handle);", "let _ = (part, handle);", "detach, resume: cancel"),
+    ("a reply from before a lease was given back says that the lease is gone", "resuming.rs",
+     "cause.filter(|_| is_recent)", "cause", "detach, resume resume: cancel"),
     ("a resumption that is given up is forgotten", "leases.rs",
      "                self.give_up(now, key);\n", "", "detach"),
     ("a renewal before the end of a commit decides it", "commits.rs",

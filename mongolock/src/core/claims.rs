@@ -63,7 +63,9 @@ impl<C: Clone> Core<C> {
         );
         match (&mut claim.stage, own) {
             (Stage::Asking, Some((sight, last))) => self.won(now, flight, key, sight, last),
-            (Stage::Asking, None) if claim.resumes.is_some() => self.resumption_missed(now, key, reply),
+            (Stage::Asking, None) if claim.resumes.is_some() => {
+                self.resumption_missed(now, flight, key, reply)
+            }
             (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen),
             (Stage::Asking, None) => {
                 // A row that was not applied and has no document: another client has inserted the document at the same

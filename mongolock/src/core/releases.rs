@@ -170,7 +170,11 @@ impl<C: Clone> Core<C> {
         self.free_permit(key, false);
         if let Some(claim) = self.claims.remove(key) {
             self.pass_turn(now, claim.room, key);
-            self.rooms[claim.room].claims.retain(|other| *other != key);
+            let room = &mut self.rooms[claim.room];
+            room.claims.retain(|other| *other != key);
+            if claim.resumes.is_some() {
+                room.given_back = self.commands;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! that the handle stays valid.
 
 use super::event::{Cause, Fault, FaultKind, Join, Lane};
+use super::lanes::Flight;
 use super::limits::PAUSE;
 use super::permit_list::PermitState;
 use super::slab::Key;
@@ -56,7 +57,7 @@ impl<C: Clone> Core<C> {
     /// The document has another id. That id may be the one of the lease, which another call has restored since, or the
     /// one of a claim of this process that is restoring it. If a command has stopped at a row, the results of later
     /// rows are unknown.
-    pub(super) fn resumption_missed(&mut self, now: Time, key: Key, reply: &Reply) {
+    pub(super) fn resumption_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         let Some((lease, _)) = &claim.resumes else { return };
         let lease_of = |own: Key| self.claims[own].resumes.as_ref();
@@ -74,7 +75,9 @@ impl<C: Clone> Core<C> {
                 () => None,
             }
         });
-        self.resumes_not(now, key, cause);
+        // Its document may have had the id of a claim that has given the lease back since.
+        let is_recent = flight.number > self.rooms[claim.room].given_back;
+        self.resumes_not(now, key, cause.filter(|_| is_recent));
     }
 
     pub(super) fn resumption_failed(&mut self, now: Time, key: Key, fault: &Fault) {

@@ -144,6 +144,8 @@ pub(super) struct Room {
     pub(super) freed: u64,
     /// The number of commands that were sent before an event last said that the lock is taken: replies to them change no pause.
     pub(super) told: u64,
+    /// The number of commands that were sent before a claim last gave its lease back: replies to them do not say that a lease is gone.
+    pub(super) given_back: u64,
     /// The last known holder, and the failure of the last command, with their times.
     pub(super) seen: Option<(Time, Seen)>,
     pub(super) fault: Option<(Time, Fault)>,

@@ -333,6 +333,17 @@ impl World<'_> {
         self.judge.unless(!is_over, "a lease is extended that is over");
     }
 
+    /// Whether the lease is there, and only this process resumes it.
+    fn has_come_back(&self, number: usize) -> bool {
+        let resumes = |process: usize| {
+            let mut callers = 0..self.processes[process].callers.len();
+            callers.any(|caller| self.setup.caller(process, caller).wants == Wants::Lease)
+        };
+        let is_there = |handle: &Handle| handle.is_delivered && !handle.is_taken && self.is_there(handle);
+        let mut others = (0..self.processes.len()).filter(|other| *other != number);
+        self.handle.as_ref().is_some_and(is_there) && !others.any(resumes)
+    }
+
     /// A call ends without what it wants.
     pub(crate) fn judge_failure(
         &mut self,
@@ -359,6 +370,7 @@ impl World<'_> {
             Cause::Busy if !waits.has_heard && !holds_any => "busy, and nothing has said so",
             Cause::Done if !waits.was_marked || !waits.has_heard => "done, and nothing has said so",
             Cause::Gone if waits.was_free => "gone, and the lease was there from begin to end",
+            Cause::Gone if self.has_come_back(number) => "gone, and its own process has given the lease back",
             Cause::Timeout if waits.deadline.is_none_or(|deadline| deadline > self.now) => {
                 "a timeout too early"
             }

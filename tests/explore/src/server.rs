@@ -105,7 +105,12 @@ impl World<'_> {
         let mut has_ended = false;
         let run = |row: &Row| {
             if has_ended {
-                return Reply::UNSEEN;
+                let document = self.documents.get(&row.name).cloned();
+                let now = Some(self.ms());
+                return Reply {
+                    sight: document.map(|document| Sight { document, now }),
+                    ..Reply::UNSEEN
+                };
             }
             let reply = self.run(row);
             has_ended = order == RowOrder::StopAtMiss && row.is_missed(&reply);

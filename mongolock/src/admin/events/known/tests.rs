@@ -87,12 +87,6 @@ fn kind_of(event: Option<LockEvent>) -> Option<LockEventKind> {
 }
 
 #[test]
-fn an_internal_document_has_no_event() {
-    let internal = "mongolock\u{1f}ttl-index";
-    assert_eq!(Scene::new().written(0, internal, "anna#1", 100), None);
-}
-
-#[test]
 fn a_document_that_becomes_unreadable_is_told_once() {
     let mut scene = Scene::new();
     scene.written(10, "a", "anna#1", 100);
