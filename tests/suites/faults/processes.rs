@@ -118,14 +118,14 @@ async fn take_turns_in_trouble(act: Act) {
         let environment = [(TASKS, "4".to_owned()), (TURNS, turns.to_string())];
         start("actor::take_turns", act, &db, EXPIRY, &environment)
     };
-    let (mut stopped, mut killed) = (process(30), process(30));
+    let (mut stopped, mut killed) = (process(300), process(300));
     for process in [&mut stopped, &mut killed] {
         process.until("turn").await;
     }
     // 280: the stream cannot be resumed.
     let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
     let broken = fail(&db, broken).await;
-    // The stream that this one opens is broken in any case.
+    // The others still take turns, so that this one waits and opens a stream.
     let mut steady = process(10);
     steady.until("turn").await;
     stopped.signal(Signal::STOP);

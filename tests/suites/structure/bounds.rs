@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 109),
     ("commit", 242),
     ("context", 196),
-    ("core", 3502),
+    ("core", 3511),
     ("detach", 165),
     ("engine", 1634),
     ("error", 931),
