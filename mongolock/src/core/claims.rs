@@ -64,7 +64,7 @@ impl<C: Clone> Core<C> {
         match (&mut claim.stage, own) {
             (Stage::Asking, Some((sight, last))) => self.won(now, flight, key, sight, last),
             (Stage::Asking, None) if claim.resumes.is_some() => {
-                self.resumption_missed(now, flight, key, reply)
+                self.resumption_missed(now, flight, key, reply);
             }
             (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen),
             (Stage::Asking, None) => {
