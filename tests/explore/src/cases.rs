@@ -5,7 +5,7 @@ mod locks;
 use crate::core::MS;
 use crate::random;
 use crate::search::{self, Found};
-use crate::setup::Setup;
+use crate::setup::{Setup, Start};
 
 /// One search, or one set of random runs.
 pub(crate) struct Case {
@@ -91,6 +91,14 @@ impl List {
         &mut self.cases[last]
     }
 
+    /// A search that begins so.
+    fn begun(&mut self, start: Start, processes: &str, faults: &str) -> &mut Case {
+        let case = self.add(processes, faults);
+        case.name = format!("{} {start:?}", case.name);
+        case.setup.start = start;
+        case
+    }
+
     /// Each of these processes with each of the faults.
     fn each(&mut self, processes: &str, faults: &[&str]) {
         for faults in faults.iter().flat_map(|faults| parts(faults)) {
@@ -116,6 +124,8 @@ impl List {
         let many = "ab b, a b | ab ab, ab | ab ab, b | ab b, b b | ab a, b a";
         self.each(many, &["| cancel | lost | crash | rejected*2 | late"]);
         self.add("ab-short, b", "lost hold*4");
+        // Who waits for the first lock does not ask for the second one, so another caller asks for that, and again after a loss.
+        self.begun(Start::Crashed, "ab b, a-short", "lost");
     }
 
     fn permits(&mut self) {

@@ -326,6 +326,20 @@ impl World<'_> {
             Loss::ShutDown => self.processes[number].phase == Phase::Closed,
         };
         self.judge.unless(is_lost, "a hold is called lost that is not");
+        let is_renewed = loss != Loss::Expired || self.is_being_renewed(number, holds);
+        self.judge
+            .unless(is_renewed, "a lease ends, and no renewal was sent for it");
+    }
+
+    /// Whether a renewal of this process has no reply yet, or need not have been sent. A command that has failed is under way no longer.
+    fn is_being_renewed(&self, number: usize, holds: &Holds) -> bool {
+        let faults = &self.setup.faults;
+        let failed = faults.unclear + faults.blocked + faults.rejected + faults.refused + faults.unsent;
+        let mut callers = self.setup.processes[number].iter();
+        let is_marked = callers.any(|caller| caller.once.is_some());
+        let mut kept = self.kept.iter();
+        let is_sent = kept.any(|kept| kept.process == number && kept.is_renewal);
+        is_sent || failed > 0 || is_marked || holds.ends_by < Time::NEVER || self.transactions_of(number)
     }
 
     pub(crate) fn judge_extension(&mut self, end: Time, is_later: bool) {

@@ -122,7 +122,9 @@ impl World<'_> {
         };
         let awaited = process.awaited.remove(place);
         match ended {
-            Ok(Ended::Released | Ended::HandedOver) if self.shows_loss(number, caller, &awaited.before) => {
+            Ok(Ended::Released | Ended::HandedOver | Ended::Marked)
+                if self.shows_loss(number, caller, &awaited.before) =>
+            {
                 self.judge.fails("a hold is called released that was lost before");
             }
             Ok(Ended::Lost) if !self.may_be_lost(number, caller, &awaited) => {

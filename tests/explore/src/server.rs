@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::{Event, Fault, Key, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
-use crate::protocol::{self, Document, Name, News, Reply, Row, RowOrder, Sight, Then, Value, When};
+use crate::protocol::{self, Document, LockId, Name, News, Reply, Row, RowOrder, Sight, Then, Value, When};
 use crate::world::{Deceived, World};
 
 /// The character between the name of a semaphore and the number of a permit.
@@ -52,6 +52,8 @@ impl World<'_> {
         let (number, flight) = (message.process, message.flight);
         let deceived = self.deceived.as_ref().map(|deceived| deceived.number);
         let learned = learns.filter(|number| result.is_ok() && Some(*number) == deceived);
+        let mut kept = self.kept.iter();
+        let is_kept = kept.any(|kept| (kept.process, kept.flight) == (number, flight));
         self.kept
             .retain(|kept| (kept.process, kept.flight) != (number, flight));
         let sights = result
@@ -69,6 +71,11 @@ impl World<'_> {
             before == 0 || after < before,
             "no caller learns that a release was refused",
         );
+        let goes_on = learned.is_some() && is_kept && self.relies_on_released(number);
+        self.judge.unless(
+            !goes_on || self.transactions_of(number),
+            "a hold goes on after a renewal that has found it lost",
+        );
         // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
         // the engine has ended its command.
         let mut held = self.processes[number]
@@ -79,6 +86,21 @@ impl World<'_> {
         if has_learned && !self.transactions_of(number) {
             self.deceived = None;
         }
+    }
+
+    /// Whether a caller of this process has the claim that an operator has released, and not by a later copy of it.
+    fn relies_on_released(&self, number: usize) -> bool {
+        let is_there = |(name, id, token): &(Name, LockId, i64)| {
+            let document = self.documents.get(name);
+            document.is_some_and(|own| own.lock_id.text() == Some(id) && own.token.long() == Some(*token))
+        };
+        let is_released = |claim: &(Name, LockId, i64)| {
+            let mut deceived = self.deceived.iter();
+            let is_it = |own: &Deceived| (&own.name, &own.id) == (&claim.0, &claim.1);
+            deceived.any(is_it) && !is_there(claim)
+        };
+        let mut holds = self.processes[number].holds();
+        holds.any(|holds| holds.claims.iter().any(is_released))
     }
 
     /// The number of callers of this process that wait for this lock.

@@ -83,6 +83,13 @@ pub(crate) enum Start {
     Copied,
     /// The same; then an operator has released the lock, another process has had it, and the late claim has it again.
     Freed,
+    /// The first caller has left at its deadline without a reply to its claim, which is on its way for as long as it likes.
+    Left,
+    /// The first caller has the lock until its lease ends: no renewal has had a reply, and the first one is on its way for as long as it
+    /// likes.
+    Renewing,
+    /// The first caller of the second process has its lock, and that process has ended.
+    Crashed,
 }
 
 /// The number of faults that may still occur, by their kinds.

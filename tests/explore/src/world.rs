@@ -11,7 +11,7 @@ use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role};
 use crate::process::{Awaited, Before, Holds, Phase, Process, State, Waits};
 use crate::protocol::text::mark_of;
-use crate::protocol::{Document, LockId, Ms, Name};
+use crate::protocol::{Document, LockId, Ms, Name, Row, Then};
 use crate::setup::{Caller, Faults, Finish, LATEST, Setup, Start, Wants};
 use crate::transaction::Transaction;
 
@@ -62,6 +62,7 @@ pub(crate) struct Kept {
     pub(crate) flight: Key,
     pub(crate) until: Time,
     pub(crate) is_look: bool,
+    pub(crate) is_renewal: bool,
 }
 
 /// The handle of a detached lease.
@@ -130,9 +131,14 @@ impl<'a> World<'a> {
         all.filter(|(_, process)| process.is_alive())
     }
 
-    /// The claim of this message was sent first, and is on its way for as long as it likes.
+    /// This is the command that is on its way for as long as it likes: the first claim, or the first renewal.
     pub(crate) fn is_late(&self, message: &Message) -> bool {
-        self.setup.start != Start::Plain && message.is_command() && message.sent == BEGIN
+        let sent = match self.setup.start {
+            Start::Plain | Start::Crashed => return false,
+            Start::Renewing => BEGIN + self.setup.caller(0, 0).expiry / 3 * MS,
+            Start::Copied | Start::Freed | Start::Left => BEGIN,
+        };
+        message.is_command() && message.sent == sent
     }
 
     /// Whether nothing is on its way but what may take as long as it likes.
@@ -225,11 +231,13 @@ impl<'a> World<'a> {
 
     fn send(&mut self, number: usize, flight: Key, limit: i64, body: Body) {
         let (until, is_look) = (self.now + (limit + NO_REPLY), matches!(body, Body::Looks(_)));
+        let renews = |row: &Row| matches!(row.then, Then::Renew { .. });
         self.kept.push(Kept {
             process: number,
             flight,
             until,
             is_look,
+            is_renewal: matches!(&body, Body::Rows(rows, ..) if rows.iter().any(renews)),
         });
         let latest = self.setup.latest.unwrap_or(limit + NO_REPLY + limit);
         self.post(number, flight, latest, body);

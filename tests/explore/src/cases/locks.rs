@@ -26,6 +26,11 @@ impl List {
             }
         }
         self.each("lock-long | lock-long lock-long", &["late*8 cancel"]);
+        // The same when its caller has left, and nothing else is late.
+        self.begun(Start::Left, "long-deadline", "late");
+        let case = self.begun(Start::Left, "lock-deadline", "late");
+        case.name.push_str(" within its limit");
+        case.setup.latest = None;
     }
 
     /// A claim that goes from the second call to the third one: that of the first call has one token only, because nobody waited when
@@ -59,6 +64,8 @@ impl List {
                 self.add(processes, faults).setup.has_ghosts = faults == "refused";
             }
         }
+        // A release that has failed is repeated: nobody waits until the long lease ends.
+        self.each("lock-long, lock | lock-long lock", &["unsent"]);
     }
 
     /// Holds that are renewed for a bounded time, and callers with different options.
@@ -102,6 +109,11 @@ impl List {
     pub(super) fn leases_that_end(&mut self) {
         let faults = "lost*2 late hold*5 | late*4 hold | doubled late*3 hold | crash late hold*2";
         self.each("lock-short, lock-short", &[faults]);
+        // A copy of the claim wins, with less time left than that between two renewals.
+        self.add("lock-short", "lost hold*2");
+        // A renewal arrives when the lease is over for its holder.
+        self.begun(Start::Renewing, "lock-short", "hold");
+        self.begun(Start::Renewing, "lock-short", "hold late");
     }
 
     /// An operator releases the lock while a copy of the holder's claim is on its way.
@@ -120,15 +132,16 @@ impl List {
             let processes = "lock-short, lock-short | lock-short lock-short, lock-short | \
                 lock-short, lock-short lock-short";
             for processes in parts(processes) {
-                let case = self.add(processes, &format!("forced hold*4{faults}"));
-                case.name = format!("{} {start:?}", case.name);
-                (case.setup.start, case.setup.has_ghosts) = (start, start != Start::Plain);
+                let case = self.begun(start, processes, &format!("forced hold*4{faults}"));
+                case.setup.has_ghosts = start != Start::Plain;
             }
         }
     }
 
     /// The same before a hold ends in another way.
     pub(super) fn forced_before_the_end(&mut self) {
+        // A mark finds the late claim, which has the lock with other tokens.
+        self.begun(Start::Freed, "kept, kept", "forced").setup.has_ghosts = true;
         let processes = "kept, kept | period, period | detach, resume | lock-least, lock-least";
         let faults = "forced hold*2 | forced lost hold*2 | forced late*2 hold";
         self.each(processes, &[faults]);
