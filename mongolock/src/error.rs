@@ -269,7 +269,6 @@ impl LockError {
     /// }
     /// assert_eq!(status(&LockError::busy(Busy::new("report:7"))), 409);
     /// ```
-    #[must_use]
     pub fn busy(lock: Busy) -> Self {
         Self::Busy {
             name: lock.name,
@@ -292,7 +291,6 @@ impl LockError {
     /// let error = LockError::timeout(lock, Duration::from_secs(10));
     /// assert_eq!(error.to_string(), "lock `report:7` not acquired within 10 s: held by billing-1");
     /// ```
-    #[must_use]
     pub fn timeout(lock: Busy, waited: Duration) -> Self {
         Self::Timeout {
             name: lock.name,
@@ -312,7 +310,6 @@ impl LockError {
     /// let error = LockError::lost("report:7", FencingToken::from(33), LossReason::Gone);
     /// assert!(matches!(error, LockError::Lost { reason: LossReason::Gone, .. }));
     /// ```
-    #[must_use]
     pub fn lost(name: impl Into<String>, token: FencingToken, reason: LossReason) -> Self {
         Self::Lost {
             name: name.into(),
@@ -330,7 +327,6 @@ impl LockError {
     /// let error = LockError::done("nightly", "web-2:7", DateTime::from_millis(1_772_409_600_000));
     /// assert_eq!(error.to_string(), "the work of lock `nightly` is done by web-2:7, until 2026-03-02T00:00:00Z");
     /// ```
-    #[must_use]
     pub fn done(name: impl Into<String>, by: impl Into<String>, until: DateTime) -> Self {
         Self::Done {
             name: name.into(),
@@ -346,7 +342,6 @@ impl LockError {
     ///
     /// assert!(matches!(LockError::shut_down("nightly"), LockError::ShutDown { name, .. } if name == "nightly"));
     /// ```
-    #[must_use]
     pub fn shut_down(name: impl Into<String>) -> Self {
         Self::ShutDown { name: name.into() }
     }
@@ -362,7 +357,6 @@ impl LockError {
     /// }
     /// assert!(check(FencingToken::from(33), FencingToken::from(34)).is_err());
     /// ```
-    #[must_use]
     pub const fn stale(token: FencingToken, seen: FencingToken) -> Self {
         Self::Stale { token, seen }
     }

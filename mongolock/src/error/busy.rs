@@ -72,7 +72,6 @@ impl Busy {
     /// busy.held_for = Some(Duration::from_secs(12));
     /// assert_eq!(in_progress(&busy), "billing-1 has held it for 12s");
     /// ```
-    #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

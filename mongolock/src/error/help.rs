@@ -22,7 +22,6 @@ impl LockError {
     /// );
     /// # }
     /// ```
-    #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => {
