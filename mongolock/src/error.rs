@@ -13,7 +13,7 @@ use mongodb::bson::DateTime;
 
 pub use busy::Busy;
 
-use crate::FencingToken;
+use crate::{FencingToken, LossReason};
 
 /// Why a lock was not acquired or is no longer held, or why a write under it was refused.
 ///
@@ -216,30 +216,6 @@ pub enum LockError {
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
     /// with a text of its own: `Display` is that text, and `source()` is its cause, if there is one.
     Mongo(mongodb::error::Error),
-}
-
-/// Why a lock was lost.
-///
-/// ```
-/// use mongolock::{LockError, LossReason};
-///
-/// fn may_repeat(error: &LockError) -> bool {
-///     !matches!(error, LockError::Lost { reason: LossReason::ShutDown, .. })
-/// }
-/// # assert!(may_repeat(&LockError::NoProvider));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// The lease expired before a renewal was confirmed: MongoDB did not reply in time, this process was paused, or
-    /// `max_hold` ended the renewals. A detached lease has no renewals: its time was over.
-    Expired,
-    /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
-    /// changed the document, or the hold itself was released. For a [handle](crate::LeaseHandle): another call has resumed
-    /// or released its lease, or the lease is not detached yet.
-    Gone,
-    /// The provider was shut down.
-    ShutDown,
 }
 
 impl LossReason {

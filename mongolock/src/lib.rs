@@ -131,8 +131,9 @@ pub mod attribute;
 
 pub use admin::{ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream};
 pub use context::LockContext;
+pub use core::LossReason;
 pub use detach::Detach;
-pub use error::{Busy, LockError, LossReason};
+pub use error::{Busy, LockError};
 pub use fence::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::{Guard, LockGuard, Permit};
 pub use handle::LeaseHandle;

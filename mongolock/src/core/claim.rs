@@ -1,6 +1,6 @@
 //! The data of a claim: its stage, its lease, how it ends, and the transactions under it.
 
-use super::event::{Fault, Lane, Loss, Rules};
+use super::event::{Fault, Lane, LossReason, Rules};
 use super::slab::Key;
 use super::time::Time;
 use crate::protocol::{LockId, Ms, Until};
@@ -132,7 +132,7 @@ pub(super) struct Unknown {
 #[derive(Debug, Clone, Copy, Hash)]
 pub(super) enum Postponed {
     Ending,
-    Loss(Loss),
+    Loss(LossReason),
 }
 
 impl Claim {

@@ -1,6 +1,6 @@
 //! The replies to claims.
 
-use super::event::{Cause, Fault, FaultKind, Lane, Loss, Seen};
+use super::event::{Cause, Fault, FaultKind, Lane, LossReason, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::once::{OncePolicy, Period};
@@ -77,7 +77,7 @@ impl<C: Clone> Core<C> {
                 self.withdraw(room);
             }
             // An operator has released the lock, and a late copy of the claim has acquired it again, with other tokens.
-            (Stage::Held, Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
+            (Stage::Held, Some((_, last))) if last > claim.last => self.lose(now, key, LossReason::Gone),
             (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
             (Stage::Released, Some(_)) => self.release(now, key, None),
             _ => {}

@@ -23,7 +23,7 @@
 //! lost as a whole if one claim is lost. A commit in a joined context belongs to the hold that was joined. A permit has
 //! no token that data could check, so no commit is possible under it.
 
-use super::event::{Ended, Fault, Loss, Notice};
+use super::event::{Ended, Fault, LossReason, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
@@ -172,7 +172,7 @@ impl<C: Clone> Core<C> {
             self.commit_decided(flight, key, true);
             self.marked(now, key);
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
-            self.lose(now, key, Loss::Gone);
+            self.lose(now, key, LossReason::Gone);
         } else if let Some(lease) = &mut claim.lease {
             // Another renewal is sent when the commit ends.
             lease.renew_at = lease.until;

@@ -165,7 +165,7 @@ pub(crate) enum Notice {
     /// The lease lasts until this time; the time is an earlier one if a transaction may have marked the work.
     Extended(Time),
     /// The hold is lost.
-    Lost(Loss),
+    Lost(LossReason),
     /// How the hold has ended, or the last failure of the command that ends it, which may have been applied.
     Ended(EndResult),
     /// Whether a transaction with an unknown outcome was made, or why that is not known.
@@ -188,13 +188,27 @@ pub(crate) struct Grant {
     pub(crate) has_waited: bool,
 }
 
-/// Why a hold is lost.
+/// Why a lock was lost.
+///
+/// ```
+/// use mongolock::{LockError, LossReason};
+///
+/// fn may_repeat(error: &LockError) -> bool {
+///     !matches!(error, LockError::Lost { reason: LossReason::ShutDown, .. })
+/// }
+/// # assert!(may_repeat(&LockError::NoProvider));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Loss {
-    /// Its lease has ended without a renewal.
+#[non_exhaustive]
+pub enum LossReason {
+    /// The lease expired before a renewal was confirmed: MongoDB did not reply in time, this process was paused, or
+    /// `max_hold` ended the renewals. A detached lease has no renewals: its time was over.
     Expired,
-    /// Its claim no longer has the lock.
+    /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
+    /// changed the document, or the hold itself was released. For a [handle](crate::LeaseHandle): another call has resumed
+    /// or released its lease, or the lease is not detached yet.
     Gone,
+    /// The provider was shut down.
     ShutDown,
 }
 

@@ -1,7 +1,7 @@
 //! Holds: a claim is delivered to a call, handed over to the next, renewed and lost.
 
 use super::claims::{margin, relied_on};
-use super::event::{Ended, Ending, Fault, FaultKind, Lane, Loss, Notice};
+use super::event::{Ended, Ending, Fault, FaultKind, Lane, LossReason, Notice};
 use super::lanes::Flight;
 use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
@@ -134,7 +134,7 @@ impl<C: Clone> Core<C> {
 
     /// The lease ends before its holder ends the hold. A transaction that may mark the work must end first, but the
     /// next call does not wait for it.
-    pub(super) fn lose(&mut self, now: Time, key: Key, loss: Loss) {
+    pub(super) fn lose(&mut self, now: Time, key: Key, loss: LossReason) {
         let claim = &mut self.claims[key];
         let Some(lease) = claim.lease.filter(|_| claim.is_held()) else {
             return;
@@ -151,18 +151,18 @@ impl<C: Clone> Core<C> {
         let later = now + margin(claim.rules.expiry);
         let cell = self.holder(&self.claims[key]).cloned();
         self.notify(cell, Notice::Lost(loss));
-        if loss == Loss::Expired && !may_last {
+        if loss == LossReason::Expired && !may_last {
             self.end_released(now, now, key, Ended::Lost);
         } else {
             // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
             self.release(now, key, None);
         }
-        if loss == Loss::Expired && may_last {
+        if loss == LossReason::Expired && may_last {
             let claim = &mut self.claims[key];
             (claim.in_lane[Lane::Ends as usize], claim.again_at) = (false, later);
             self.arm_claim(now, key);
         }
-        if loss != Loss::ShutDown {
+        if loss != LossReason::ShutDown {
             self.released(now, room, key);
         }
         self.touch(now, room);
@@ -212,7 +212,7 @@ impl<C: Clone> Core<C> {
         let (is_held, renews) = (claim.is_held(), claim.waits_in(Lane::Renewals));
         let Some(lease) = &mut claim.lease else { return };
         match (lease.until <= now, is_held) {
-            (true, true) => return self.lose(now, key, Loss::Expired),
+            (true, true) => return self.lose(now, key, LossReason::Expired),
             (true, false) => return self.end_in_vain(now, key),
             (false, _) => {}
         }

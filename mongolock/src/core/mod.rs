@@ -49,9 +49,10 @@ mod stream;
 mod time;
 
 pub(crate) use claims::relied_on;
+pub use event::LossReason;
 pub(crate) use event::{
     CallFailure, Cause, Effect, EndResult, Ended, Ending, Event, FailedCommand, Fault, FaultKind, Grant,
-    Join, Lane, Loss, Notice, Report, Rules, Saw, Seen, Wanted,
+    Join, Lane, Notice, Report, Rules, Saw, Seen, Wanted,
 };
 pub(crate) use once::OncePolicy;
 pub(crate) use places::Places;
@@ -127,7 +128,7 @@ impl<C: Clone> Core<C> {
             return;
         }
         for claim in self.claims.keys() {
-            self.lose(now, claim, Loss::ShutDown);
+            self.lose(now, claim, LossReason::ShutDown);
         }
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::after;
 use super::reports::EngineReport;
 use super::state::{Event, Granted, How, Lease, State, Step};
-use crate::LossReason;
-use crate::core::{self, EndResult, Ended, Ending, Grant, Loss, Notice, Time, relied_on};
+use crate::core::{self, EndResult, Ended, Ending, Grant, LossReason, Notice, Time, relied_on};
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;
@@ -24,8 +23,8 @@ impl Lease {
             }
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
-            Notice::Lost(loss) => {
-                self.lose(state, now, reason(loss));
+            Notice::Lost(reason) => {
+                self.lose(state, now, reason);
                 None
             }
             Notice::Ended(ended) => self.ended(state, now, ended),
@@ -124,13 +123,5 @@ fn key_of((name, grant): (&Arc<str>, &Grant)) -> LeaseId {
     LeaseId {
         name: of_permit.map_or_else(|| Arc::clone(name), |number| permit_id::new(name, number)),
         lock_id: Arc::clone(&grant.id),
-    }
-}
-
-fn reason(loss: Loss) -> LossReason {
-    match loss {
-        Loss::Expired => LossReason::Expired,
-        Loss::Gone => LossReason::Gone,
-        Loss::ShutDown => LossReason::ShutDown,
     }
 }

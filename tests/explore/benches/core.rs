@@ -11,7 +11,12 @@ use self::core::{
 use self::protocol::{Document, Name, Reply, Row, Sight, Then, Value, When, apply};
 
 #[path = "../../../mongolock/src/core/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the benchmark needs a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the benchmark needs a part of it"
+)]
 mod core;
 
 #[path = "../../../mongolock/src/protocol/mod.rs"]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use crate::core::{CallFailure, Cause, Loss, MS, OncePolicy, Span, Time};
+use crate::core::{CallFailure, Cause, LossReason, MS, OncePolicy, Span, Time};
 use crate::hash::date;
 use crate::network::Role;
 use crate::process::{Awaited, Holds, Phase, State, Waits, mark_of};
@@ -314,16 +314,16 @@ impl World<'_> {
     }
 
     /// A holder is notified that its hold is lost.
-    pub(crate) fn judge_loss(&mut self, number: usize, loss: Loss, holds: &Holds) {
+    pub(crate) fn judge_loss(&mut self, number: usize, loss: LossReason, holds: &Holds) {
         let is_there = |(name, id, token): &(Name, LockId, i64)| {
             let document = self.documents.get(name).filter(|_| !self.is_free(name));
             document.is_some_and(|own| own.lock_id.text() == Some(id) && own.token.long() == Some(*token))
         };
         let is_lost = match loss {
-            Loss::Expired => holds.until <= self.now,
+            LossReason::Expired => holds.until <= self.now,
             // After a forced release a late copy of the claim may have acquired the lock again, with a token that the holder has not.
-            Loss::Gone => self.is_deceived(number, &holds.names) || !holds.claims.iter().all(is_there),
-            Loss::ShutDown => self.processes[number].phase == Phase::Closed,
+            LossReason::Gone => self.is_deceived(number, &holds.names) || !holds.claims.iter().all(is_there),
+            LossReason::ShutDown => self.processes[number].phase == Phase::Closed,
         };
         self.judge.unless(is_lost, "a hold is called lost that is not");
         let is_renewed = loss != Loss::Expired || self.is_being_renewed(number, holds);

@@ -7,6 +7,7 @@ mod copies;
 #[path = "../../../mongolock/src/core/mod.rs"]
 #[allow(
     dead_code,
+    unreachable_pub,
     unused_imports,
     reason = "the engine of the library uses more of it"
 )]
