@@ -23,7 +23,7 @@
 //! lost as a whole if one claim is lost. A commit in a joined context belongs to the hold that was joined. A permit has
 //! no token that data could check, so no commit is possible under it.
 
-use super::event::{Ended, Fault, LossReason, Notice};
+use super::event::{Ended, LossReason, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
@@ -97,7 +97,7 @@ impl<C: Clone> Core<C> {
                 self.end_postponed(now, key);
             }
         }
-        self.notify(awaited, Notice::Committed(Err(None)));
+        self.notify(awaited, Notice::Committed(None));
     }
 
     /// A transaction has marked the work, which ends the hold; of a set that of all its locks.
@@ -124,7 +124,7 @@ impl<C: Clone> Core<C> {
         let caller = claim.caller.and_then(|caller| self.callers.get_mut(caller));
         match caller.filter(|_| waiter.is_some()) {
             Some(caller) => caller.asks_outcome = waiter,
-            None => self.notify(waiter, Notice::Committed(Err(None))),
+            None => self.notify(waiter, Notice::Committed(None)),
         }
         self.renew(key);
         self.arm_claim(now, key);
@@ -150,7 +150,7 @@ impl<C: Clone> Core<C> {
         let (unknown, postponed) = (claim.commits.unknown.take(), claim.commits.postponed.take());
         let of = claim.caller;
         if unknown.is_some() {
-            self.tell_outcome(key, Err(None));
+            self.tell_outcome(key, None);
         }
         if let Some(Postponed::Ending) = postponed {
             self.part_ended(of, Ok(ended));
@@ -158,7 +158,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// Notifies the holder that waits for the outcome of a transaction.
-    pub(super) fn tell_outcome(&mut self, key: Key, was_made: Result<bool, Option<Fault>>) {
+    pub(super) fn tell_outcome(&mut self, key: Key, was_made: Option<bool>) {
         let caller = self.claims[key].caller;
         let caller = caller.and_then(|caller| self.callers.get_mut(caller));
         let waiter = caller.and_then(|caller| caller.asks_outcome.take());
@@ -188,7 +188,7 @@ impl<C: Clone> Core<C> {
             if commits.open == 0 {
                 commits.mark_ends = None;
             }
-            self.tell_outcome(key, Ok(was_made));
+            self.tell_outcome(key, Some(was_made));
         }
     }
 }

@@ -168,8 +168,8 @@ pub(crate) enum Notice {
     Lost(LossReason),
     /// How the hold has ended, or the last failure of the command that ends it, which may have been applied.
     Ended(EndResult),
-    /// Whether a transaction with an unknown outcome was made, or why that is not known.
-    Committed(Result<bool, Option<Fault>>),
+    /// Whether a transaction with an unknown outcome was made; `None` if that stays unknown.
+    Committed(Option<bool>),
     /// The call has failed.
     Failed(Box<CallFailure>),
 }

@@ -206,7 +206,7 @@ impl<C: Clone> Core<C> {
         // The holder waits for an unknown outcome no longer than a command can take.
         let unknown = self.claims[key].commits.unknown;
         if unknown.is_some_and(|unknown| unknown.limit <= now) {
-            self.tell_outcome(key, Err(None));
+            self.tell_outcome(key, None);
         }
         let claim = &mut self.claims[key];
         let (is_held, renews) = (claim.is_held(), claim.waits_in(Lane::Renewals));

@@ -28,8 +28,8 @@ impl Lease {
                 None
             }
             Notice::Ended(ended) => self.ended(state, now, ended),
-            Notice::Committed(found) => {
-                state.committed = Some(matches!(found, Ok(true)));
+            Notice::Committed(was_made) => {
+                state.committed = Some(was_made == Some(true));
                 None
             }
             Notice::Failed(failure) => {

@@ -38,7 +38,7 @@ impl World<'_> {
                 }
             }
             Notice::Ended(ended) => self.ended(number, cell, &ended),
-            Notice::Committed(known) => self.committed(number, cell, &known),
+            Notice::Committed(known) => self.committed(number, cell, known),
             Notice::Failed(failure) => self.failed(number, cell, &failure),
         }
     }
@@ -195,16 +195,15 @@ impl World<'_> {
             .unless(is_there, "a lease is called detached, and nobody can resume it");
     }
 
-    fn committed(&mut self, number: usize, cell: Cell, known: &Result<bool, Option<Fault>>) {
+    fn committed(&mut self, number: usize, cell: Cell, known: Option<bool>) {
         let process = self.process(number);
         let Some(place) = process.awaited.iter().position(|own| own.cell == cell) else {
             return self.judge.fails("the outcome of a transaction is told twice");
         };
         process.awaited.remove(place);
         let truth = self.was_made(number, usize::from(cell.caller));
-        let is_true = known.as_ref().is_ok_and(|known| Some(*known) == truth);
         self.judge.unless(
-            is_true || known.is_err(),
+            known.is_none() || known == truth,
             "a transaction is said to have another outcome",
         );
     }
