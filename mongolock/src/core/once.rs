@@ -22,23 +22,17 @@ pub(crate) struct Period {
 }
 
 impl OncePolicy {
-    /// The end of the mark for work whose lock was acquired at this time of the server.
-    pub(crate) fn mark_until(self, acquired_at: Ms) -> Until {
+    /// The end of the mark for work whose lock was acquired at this time of the server, and an earliest time of this process for
+    /// that end. It counts from when the command that acquired the lock was sent.
+    pub(crate) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
         match self {
-            Self::PerPeriod(period) => Until::At(end_of_period(period, acquired_at)),
-            Self::Kept(retention) => Until::After(retention),
+            Self::PerPeriod(period) => {
+                let end = end_of_period(period, acquired_at);
+                let left = end.saturating_sub(acquired_at).saturating_mul(MS);
+                (Until::At(end), sent + left)
+            }
+            Self::Kept(retention) => (Until::After(retention), Time::NEVER),
         }
-    }
-
-    /// The same, and an earliest time of this process for that end. It counts from when the command that acquired the
-    /// lock was sent.
-    pub(super) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
-        let until = self.mark_until(acquired_at);
-        let ends = match until {
-            Until::At(end) => sent + end.saturating_sub(acquired_at).saturating_mul(MS),
-            Until::After(_) => Time::NEVER,
-        };
-        (until, ends)
     }
 
     /// The period of a call. The reply with this time of the server arrives now, and the call had waited for this time

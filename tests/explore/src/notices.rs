@@ -155,7 +155,7 @@ impl World<'_> {
         let is_over = |document: &Document| {
             let until = once
                 .zip(document.acquired_at.date())
-                .map(|(once, at)| once.mark_until(at));
+                .map(|(once, at)| once.mark_of(at, Time::NEVER).0);
             matches!(until, Some(Until::At(end)) if document.expires_at.date() >= Some(end))
         };
         let is_released = |(name, token): &(Name, i64)| {

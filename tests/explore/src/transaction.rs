@@ -1,6 +1,6 @@
 //! Transactions that commit only under a hold: their last statement finds the claim in each document, which is blocked until the end.
 
-use crate::core::{Event, Key};
+use crate::core::{Event, Key, Time};
 use crate::network::Role;
 use crate::process::{Awaited, Before, State};
 use crate::protocol::{LockId, Name, Row, Then, When};
@@ -201,7 +201,7 @@ impl World<'_> {
             let Some(until) = options
                 .once
                 .zip(acquired_at)
-                .map(|(once, at)| once.mark_until(at))
+                .map(|(once, at)| once.mark_of(at, Time::NEVER).0)
             else {
                 continue;
             };
