@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn text_after_the_end_is_not_kept() {
-        let name = NameBuilder::limited().text(&"n".repeat(MAX_BYTES - 1));
+        let name = NameBuilder::new(MAX_BYTES).text(&"n".repeat(MAX_BYTES - 1));
         let name = name.text("😀").text("a").value("id", "").finish();
         assert_eq!(name.text.len(), MAX_BYTES - 1);
         assert_eq!(name.flaw.as_deref(), Some(&Flaw::TooLong));

@@ -116,14 +116,6 @@ struct CommandError {
 }
 
 impl CommandError {
-    fn into_fault(self, (kind, may_be_applied): (FaultKind, bool)) -> Fault {
-        Fault {
-            kind,
-            may_be_applied,
-            error: Arc::new(self),
-        }
-    }
-
     fn of(fault: &Fault) -> &Self {
         let error = fault.error.downcast_ref();
         error.expect("only the engine makes faults")
@@ -134,27 +126,29 @@ impl CommandError {
 /// the user. `is_group`: the error may be that of one row, and the rows may be sent alone.
 pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Duration) -> Fault {
     let error = failed.error;
-    let kind = if is_group && is_of_statement(&error) {
+    let (kind, may_be_applied) = if is_group && is_of_statement(&error) {
         (FaultKind::Blocked, false)
     } else {
         kind(&error, failed.may_be_applied, refused_for)
     };
     let is_out_of_time = limit < SLOW && is_delayed(&error);
-    CommandError {
-        error,
-        is_out_of_time,
+    Fault {
+        kind,
+        may_be_applied,
+        error: Arc::new(CommandError {
+            error,
+            is_out_of_time,
+        }),
     }
-    .into_fault(kind)
 }
 
 /// A command had no reply within its time limit, or its runtime has ended.
 pub(super) fn no_reply(waited: Duration) -> Fault {
-    let (error, is_out_of_time) = (LockError::no_reply("command", waited), false);
-    CommandError {
-        error,
-        is_out_of_time,
-    }
-    .into_fault((FaultKind::Failed, true))
+    let failed = NotRun {
+        error: LockError::no_reply("command", waited),
+        may_be_applied: true,
+    };
+    fault(failed, SLOW, false, Duration::ZERO)
 }
 
 pub(super) fn error_of(fault: &Fault) -> LockError {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::rendered::{Flaw, RenderedName, invalid};
+use super::rendered::{Flaw, MAX_BYTES, RenderedName, invalid};
 use super::rendering::NameBuilder;
 use crate::LockError;
 
@@ -59,11 +59,7 @@ pub trait LockName: IntoLockName {
     /// assert_eq!(report.template(), "report:<tenant>:<id>");
     /// ```
     fn name(&self) -> String {
-        self.render(NameBuilder::unlimited())
-            .finish()
-            .text
-            .as_ref()
-            .to_owned()
+        self.render(NameBuilder::new(usize::MAX)).text
     }
 
     /// The template as it is declared, such as `report:<tenant>:<id>`. It has few values, so it can label a metric; see
@@ -77,7 +73,7 @@ pub trait LockName: IntoLockName {
 
 /// The name that a value declares, for the expansion of the attribute.
 pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> NameBuilder {
-    lock.render(NameBuilder::limited())
+    lock.render(NameBuilder::new(MAX_BYTES))
 }
 
 /// A value that can name a lock: everything that implements `Display`, such as a string, a number or an `ObjectId`, and
@@ -114,14 +110,14 @@ impl<T: Display> IntoLockName for T {
 impl RenderedName {
     /// Renders a name.
     pub(crate) fn new(value: impl IntoLockName) -> Self {
-        value.into_lock_name(NameBuilder::limited()).finish()
+        value.into_lock_name(NameBuilder::new(MAX_BYTES)).finish()
     }
 }
 
 /// Renders a name that is not a lock's own but may be that of any document, so its length has no limit and no rule
 /// applies to it.
 pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
-    let name = value.into_lock_name(NameBuilder::unlimited()).finish();
+    let name = value.into_lock_name(NameBuilder::new(usize::MAX)).finish();
     match name.flaw.as_deref() {
         Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
         _ => Ok(name.text.as_ref().to_owned()),

@@ -40,11 +40,8 @@ impl RenderedName {
 
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let reason = self
-            .flaw
-            .as_deref()
-            .map(|flaw| flaw.reason())
-            .or_else(|| broken_rule(&self.text));
+        let flaw = self.flaw.as_deref().map(|flaw| flaw.reason());
+        let reason = flaw.or_else(|| broken_rule(&self.text));
         reason.map_or(Ok(()), |reason| Err(invalid(&self.text, reason)))
     }
 }

@@ -9,7 +9,7 @@ use super::rendered::{Flaw, MAX_BYTES, RenderedName};
 #[derive(Debug)]
 #[must_use]
 pub struct NameBuilder {
-    text: String,
+    pub(super) text: String,
     /// The number of bytes that are kept.
     limit: usize,
     /// The first flaw: of a value, or of the name that it is too long, and text was left out.
@@ -31,27 +31,19 @@ pub trait NameValue: Display {}
 impl<T: Display + ?Sized> NameValue for T {}
 
 impl NameBuilder {
-    /// An empty name of at most 1024 bytes.
-    pub(crate) fn limited() -> Self {
+    /// An empty name of at most this number of bytes. A longer one than [`MAX_BYTES`] cannot be acquired.
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             text: String::new(),
-            limit: MAX_BYTES,
+            limit,
             flaw: None,
             template: None,
         }
     }
 
-    /// An empty name without a limit, which cannot be acquired.
-    pub(crate) fn unlimited() -> Self {
-        Self {
-            limit: usize::MAX,
-            ..Self::limited()
-        }
-    }
-
     /// An empty name that this template describes.
     pub fn of_template(template: &'static str) -> Self {
-        Self::limited().template(template)
+        Self::new(MAX_BYTES).template(template)
     }
 
     /// Sets the template that describes the name.
@@ -133,7 +125,7 @@ impl RenderedName {
         let name = NameBuilder {
             flaw: self.flaw.map(|flaw| *flaw),
             template: self.template,
-            ..NameBuilder::limited()
+            ..NameBuilder::new(MAX_BYTES)
         };
         name.text(&self.text).text(end).finish()
     }
