@@ -96,16 +96,12 @@ fn report_end(lease: &Lease, at: Time, how: How, ended: &EndResult) {
             released("released");
         }
         Err(fault) => {
-            let error = fault.as_ref().map(error_of);
-            let error =
-                error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.about.options.expiry));
+            let no_reply = || LockError::no_reply(how.as_str(), lease.about.options.expiry);
+            let error = fault.as_ref().map_or_else(no_reply, error_of);
             trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
             // The work may run again anyway, so other callers need not wait.
-            if how == How::Mark
-                && fault
-                    .as_ref()
-                    .is_some_and(|fault| fault.kind == FaultKind::Refused)
-            {
+            let is_refused = matches!(fault, Some(fault) if fault.kind == FaultKind::Refused);
+            if how == How::Mark && is_refused {
                 released("released");
             }
         }

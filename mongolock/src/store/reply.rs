@@ -21,10 +21,9 @@ pub(crate) struct NotRun {
 
 impl From<LockError> for NotRun {
     fn from(error: LockError) -> Self {
-        let may_be_applied = false;
         Self {
             error,
-            may_be_applied,
+            may_be_applied: false,
         }
     }
 }
