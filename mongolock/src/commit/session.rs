@@ -68,19 +68,18 @@ pub(super) async fn abort(store: &Store, session: &mut ClientSession) {
 /// Ends the transaction that the server may still have for the session: it would block the locks' documents, also for their
 /// holder, until the server ends it itself. The server aborts the transaction of a session when the session begins another one.
 async fn end_open(store: &Store, session: &mut ClientSession) {
-    let _ = timeout(COMMIT_NO_REPLY, replace_open(store, session)).await;
-}
-
-async fn replace_open(store: &Store, session: &mut ClientSession) {
-    let mut repetitions = Repetitions::new(COMMIT_LIMIT);
-    while session.start_transaction().await.is_ok() {
-        let begun = store.guard(&[], GuardChange::Keep, session).await;
-        let _ = session.abort_transaction().await;
-        let is_rejected = matches!(begun, Err(LockError::Mongo(error)) if is_rejected(&error));
-        if !is_rejected || !repetitions.next().await {
-            return;
+    let replacing = async {
+        let mut repetitions = Repetitions::new(COMMIT_LIMIT);
+        while session.start_transaction().await.is_ok() {
+            let begun = store.guard(&[], GuardChange::Keep, session).await;
+            let _ = session.abort_transaction().await;
+            let is_rejected = matches!(begun, Err(LockError::Mongo(error)) if is_rejected(&error));
+            if !is_rejected || !repetitions.next().await {
+                return;
+            }
         }
-    }
+    };
+    let _ = timeout(COMMIT_NO_REPLY, replacing).await;
 }
 
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
