@@ -1,14 +1,12 @@
 mod events;
 mod force_release;
 mod info_stream;
-mod request;
 
 use std::sync::Arc;
 
 pub use self::events::{LockEvent, LockEventKind, LockEvents};
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
-use self::request::request;
 use crate::engine::Engine;
 use crate::name;
 use crate::store::{IndexState, Looked, info};
@@ -180,7 +178,7 @@ impl LockAdmin {
         let margin = self.engine.config.options.takeover_margin;
         // The future is on the heap, so that the caller's future stays small.
         let reading = Box::pin(async move { store.all(&Looked::Names(vec![Arc::from(name)])).await });
-        let found = request("query", reading).await?.pop();
+        let found = task::request("query", reading).await?.pop();
         found.map(|(name, sight)| info(&name, &sight, margin)).transpose()
     }
 
@@ -260,7 +258,7 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         let releasing = release_owner(Arc::clone(&self.engine), owner.to_owned());
-        request("forced release", Box::pin(releasing)).await
+        task::request("forced release", Box::pin(releasing)).await
     }
 
     /// Checks the TTL index that removes the documents of unused locks, and creates it if it is missing.
@@ -309,7 +307,7 @@ impl LockAdmin {
     async fn index(&self, creates: bool) -> IndexState {
         let (store, retention) = (Arc::clone(&self.engine.store), self.engine.config.retention);
         let checking = async move { store.index(retention, creates).await };
-        let checked = request("check of the TTL index", checking).await;
+        let checked = task::request("check of the TTL index", checking).await;
         checked.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 }

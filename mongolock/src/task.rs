@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use crate::LockError;
 use crate::error::meaning::Meaning;
-use crate::timing::{DEAD_CONNECTION, NO_REPLY};
+use crate::timing::{ADMIN_REPLY_LIMIT, DEAD_CONNECTION, NO_REPLY};
 pub(crate) use tokio::spawn;
 
 /// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
@@ -41,6 +41,14 @@ pub(crate) async fn limited<T>(
 ) -> Result<T, LockError> {
     let reply = tokio::time::timeout(limit, command).await;
     reply.unwrap_or_else(|_| Err(LockError::no_reply(request, limit)))
+}
+
+/// Runs a request of an operator on a task of its own, so that it runs to its end even if the caller is cancelled.
+pub(crate) async fn request<T: Send + 'static>(
+    what: &str,
+    command: impl Future<Output = Result<T, LockError>> + Send + 'static,
+) -> Result<T, LockError> {
+    limited(ADMIN_REPLY_LIMIT, what, start(command)).await
 }
 
 /// Waits for the reply to a command for at most [`DEAD_CONNECTION`]; after that its connection must be dead.

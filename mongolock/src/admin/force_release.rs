@@ -2,11 +2,10 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::request::request;
 use crate::engine::Engine;
 use crate::protocol::Value;
 use crate::store::Looked;
-use crate::{FencingToken, LockError, permit_id, trace};
+use crate::{FencingToken, LockError, permit_id, task, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
@@ -131,6 +130,6 @@ impl IntoFuture for ForceRelease {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(request("forced release", self.send()))
+        Box::pin(task::request("forced release", self.send()))
     }
 }

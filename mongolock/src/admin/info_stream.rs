@@ -8,11 +8,10 @@ use std::vec;
 
 use futures_core::Stream;
 
-use super::request::request;
 use crate::engine::Engine;
 use crate::protocol::{Name, Sight};
 use crate::store::{Looked, PAGE_SIZE, Store, info};
-use crate::{LockError, LockFilter, LockInfo};
+use crate::{LockError, LockFilter, LockInfo, task};
 
 /// A stream of locks in the order of their names; made by [`LockAdmin::stream`](crate::LockAdmin::stream).
 ///
@@ -81,7 +80,7 @@ impl LockInfoStream {
         let (store, looked) = (Arc::clone(&self.store), Looked::Filter(self.filter.clone()));
         let (last, most) = (self.last.clone(), self.left);
         let page = async move { store.page(&looked, last.as_deref(), most).await };
-        Box::pin(request("query", page))
+        Box::pin(task::request("query", page))
     }
 }
 
