@@ -139,13 +139,10 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let (expiry, min_hold, week) = (self.expiry, self.min_hold, Duration::ZERO..=WEEK);
         let (renew, max_hold) = (self.renew_interval(), self.max_hold.unwrap_or(WEEK));
+        let wait = self.acquire_timeout.unwrap_or_default();
         whole("expiry", expiry, MIN_EXPIRY..=WEEK)?;
         whole("min_hold", min_hold, week.clone())?;
-        within(
-            "acquire_timeout",
-            self.acquire_timeout.unwrap_or_default(),
-            week.clone(),
-        )?;
+        within("acquire_timeout", wait, week.clone())?;
         within("max_hold", max_hold, week)?;
         let is_shorter = (Duration::from_millis(1)..expiry).contains(&renew);
         let bound = format_args!("it must be at least 1 ms and less than `expiry` ({expiry:?})");
@@ -266,12 +263,8 @@ pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
         ensure(!owner.starts_with(prefix), "owner", owner, bound)?;
     }
     let is_valid = (1..=256).contains(&owner.len()) && !owner.chars().any(char::is_control);
-    ensure(
-        is_valid,
-        "owner",
-        owner,
-        "it must have 1 to 256 bytes and no control characters",
-    )
+    let bound = "it must have 1 to 256 bytes and no control characters";
+    ensure(is_valid, "owner", owner, bound)
 }
 
 /// Returns an error for a time that no detached lease can last.

@@ -51,9 +51,8 @@ impl One {
         let text = DateTime::from_system_time(tick).try_to_rfc3339_string().ok();
         let since = tick.duration_since(UNIX_EPOCH);
         let is_scheduled = text.is_some() && since.is_ok_and(|since| since.subsec_nanos() == 0);
-        let name = self
-            .name
-            .with_end(&format!("@{}", text.as_deref().unwrap_or_default()));
+        let end = text.as_deref().unwrap_or_default();
+        let name = self.name.with_end(&format!("@{end}"));
         let wrong_tick = (!is_scheduled).then(|| text.as_deref().unwrap_or("out of range").into());
         Self { name, wrong_tick }
     }
@@ -74,13 +73,9 @@ impl Kind for One {
 
     fn check(&self) -> Result<(), LockError> {
         let bound = "it must be the scheduled time, in whole seconds from 1970 to 9999";
+        let is_right = self.wrong_tick.is_none();
         let wrong = self.wrong_tick.as_deref().unwrap_or_default();
-        ensure(
-            self.wrong_tick.is_none(),
-            "once_at",
-            format_args!("{wrong}"),
-            bound,
-        )
+        ensure(is_right, "once_at", format_args!("{wrong}"), bound)
     }
 }
 

@@ -74,12 +74,8 @@ impl Kind for Permits {
 
     fn check(&self) -> Result<(), LockError> {
         let bound = format_args!("it must be 1 to {MOST_PERMITS}");
-        ensure(
-            (1..=MOST_PERMITS).contains(&self.number),
-            "permits",
-            self.number,
-            bound,
-        )
+        let is_within = (1..=MOST_PERMITS).contains(&self.number);
+        ensure(is_within, "permits", self.number, bound)
     }
 
     fn wanted(&self) -> Wanted {
