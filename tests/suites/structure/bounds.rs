@@ -31,7 +31,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("fence", 540),
     ("handle", 188),
     ("lock", 440),
-    ("name", 290),
+    ("name", 277),
     ("protocol", 532),
     ("provider", 260),
     ("run", 284),
