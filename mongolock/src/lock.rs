@@ -21,7 +21,7 @@ use crate::output;
 use crate::run::{Acquiring, Body};
 use crate::{LockError, LockOutput};
 
-/// A lock with its options, which can be acquired: a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`], by its
+/// A lock with its options, which can be acquired: a [`DistributedLock`](crate::DistributedLock), a [`LockSet`](crate::LockSet) or a [`Semaphore`](crate::Semaphore), by its
 /// [kind](LockKind).
 ///
 /// It gives mutual exclusion across all processes that use the same collection, for as long as a lease lasts. The value
@@ -57,7 +57,7 @@ pub struct Lock<K> {
     pub(crate) options: Arc<Options>,
 }
 
-/// The kind of a [`Lock`]: [one](One) lock, [several](Several) locks, or [permits](Permits). No
+/// The kind of a [`Lock`]: [one](crate::One) lock, [several](crate::Several) locks, or [permits](crate::Permits). No
 /// other crate can implement it.
 #[expect(
     private_bounds,
