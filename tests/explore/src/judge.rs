@@ -326,7 +326,7 @@ impl World<'_> {
             LossReason::ShutDown => self.processes[number].phase == Phase::Closed,
         };
         self.judge.unless(is_lost, "a hold is called lost that is not");
-        let is_renewed = loss != Loss::Expired || self.is_being_renewed(number, holds);
+        let is_renewed = loss != LossReason::Expired || self.is_being_renewed(number, holds);
         self.judge
             .unless(is_renewed, "a lease ends, and no renewal was sent for it");
     }
