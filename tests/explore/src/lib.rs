@@ -12,6 +12,7 @@ mod copies;
     reason = "the engine of the library uses more of it"
 )]
 mod core;
+mod failures;
 mod hash;
 mod judge;
 mod network;
