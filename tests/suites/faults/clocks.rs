@@ -1,5 +1,5 @@
 //! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference. What a
-//! clock that was ahead leaves: `behaviour/forced_release.rs`.
+//! clock that was ahead leaves: `behaviour/admin.rs`.
 
 use std::time::{Duration, SystemTime};
 
