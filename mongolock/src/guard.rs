@@ -38,8 +38,8 @@ pub type LockGuard = Guard<FencingToken>;
 /// ```
 pub type Permit = Guard<()>;
 
-/// A hold of a caller: a [`LockGuard`], which has a token of the type `T`, or a [`Permit`] of a semaphore, which has none. Its lease is renewed in the background until the guard
-/// is released or dropped.
+/// A hold of a caller: a [`LockGuard`], which has a token of the type `T`, or a [`Permit`] of a semaphore, which has none.
+/// Its lease is renewed in the background until the guard is released or dropped.
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
