@@ -20,7 +20,6 @@ mod many_leases;
 mod marks;
 mod new_connections;
 mod orderly_end;
-mod overload;
 mod processes;
 mod refusals;
 mod renewals;

@@ -128,11 +128,11 @@ impl<'a> Scene<'a> {
         call: impl IntoFuture<Output = Result<T, LockError>>,
     ) -> T {
         let command = command.into();
-        let ended = timeout(AMPLE, call.into_future());
         match self.trouble {
             Message(fault, _) => {
                 let lost = self.proxy.inject(fault().times(times).command(command));
-                let outcome = ended.await.expect("the call ends").unwrap();
+                let ended = timeout(AMPLE, call.into_future()).await;
+                let outcome = ended.expect("the call ends").unwrap();
                 must(lost.happened(AMPLE).await);
                 outcome
             }
@@ -143,7 +143,8 @@ impl<'a> Scene<'a> {
                 };
                 let point = refused(FailPoint::on(commands).times(times));
                 let point = fail(self.db.expect("it has fail points"), point).await;
-                let outcome = ended.await.expect("the call ends");
+                let ended = timeout(AMPLE, call.into_future()).await;
+                let outcome = ended.unwrap_or_else(|_| panic!("{what}, {command:?}: the call ends"));
                 let outcome = outcome.unwrap_or_else(|error| panic!("{what}, {command:?}: {error}"));
                 let hits = must(point.hits().await);
                 let is_hit = is_query && hits > 0 || hits >= times.cast_signed();

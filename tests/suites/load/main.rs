@@ -1,5 +1,7 @@
 //! Thousands of calls at once. The suite is a program of its own: beside many other tests it gets little processor time, replies
-//! come late, and requests are repeated.
+//! come late, and requests are repeated. While a server rejects most commands, no other test can use its fail points.
+
+mod overload;
 
 use std::time::Duration;
 
