@@ -111,7 +111,8 @@ impl World<'_> {
     fn ended(&mut self, number: usize, cell: Cell, ended: &Result<Ended, Option<Fault>>) {
         let caller = usize::from(cell.caller);
         if cell.role == Role::Call {
-            if matches!(self.processes[number].callers[caller], State::Holds(_)) {
+            let is_present = self.processes[number].rounds[caller] == cell.round;
+            if is_present && matches!(self.processes[number].callers[caller], State::Holds(_)) {
                 self.goes(number, caller);
             }
             return;

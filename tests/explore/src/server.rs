@@ -82,7 +82,8 @@ impl World<'_> {
             .holds()
             .flat_map(|holds| holds.names.iter());
         let name = self.deceived.as_ref().map(|deceived| &deceived.name);
-        let has_learned = learned.is_some() && !held.any(|own| name.is_some_and(|name| is_of(name, own)));
+        let has_learned =
+            learned.is_some() && is_kept && !held.any(|own| name.is_some_and(|name| is_of(name, own)));
         if has_learned && !self.transactions_of(number) {
             self.deceived = None;
         }
