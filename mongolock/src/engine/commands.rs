@@ -18,6 +18,7 @@ use crate::protocol::{Name, RowOrder};
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
+use crate::timing::REFUSAL_LIMIT;
 use crate::{LockError, permit_id};
 
 /// A command that has a reply.
@@ -88,13 +89,11 @@ impl Engine {
             Ok(event) => return event,
             Err(failed) => failed,
         };
-        let since = &mut *lock(&self.refused_since);
-        *since = since
-            .or(Some(Instant::now()))
-            .filter(|_| failed.error.meaning().is_refusal());
-        let refused_for = match since {
+        let refusals = &mut *lock(&self.refusals);
+        *refusals = refused(*refusals, &failed.error, Instant::now());
+        let refused_for = match refusals {
             _ if !self.store.has_been_connected() => Duration::MAX,
-            since => since.map(|since| since.elapsed()).unwrap_or_default(),
+            refusals => refusals.map_or(Duration::ZERO, |(first, last)| last - first),
         };
         let fault = fault(failed, flight.limit, flight.is_group, refused_for);
         Event::Ran(flight.key, Err(fault))
@@ -140,7 +139,7 @@ async fn run(
         Ok(Some(result)) => {
             if result.is_ok() {
                 // The server has accepted the user.
-                *lock(&engine.refused_since) = None;
+                *lock(&engine.refusals) = None;
             }
             ends.disarm();
             engine.apply(engine.ended(flight, result));
@@ -179,4 +178,43 @@ async fn look_each(store: &Store, looks: &[Name], limit: Duration) -> Result<Vec
     }
     let saw = |look: &Name| saws.remove(look).unwrap_or_default();
     Ok(looks.iter().map(saw).collect())
+}
+
+/// The first and the last refusal of the user, with this error. After another error, or a long pause, they begin anew.
+fn refused(
+    before: Option<(Instant, Instant)>,
+    error: &LockError,
+    now: Instant,
+) -> Option<(Instant, Instant)> {
+    let before = before.filter(|(_, last)| now - *last < REFUSAL_LIMIT);
+    let first = before.map_or(now, |(first, _)| first);
+    error.meaning().is_refusal().then_some((first, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::error::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn refusals_that_follow_each_other_count_from_the_first() {
+        let said = serde_json::json!({ "code": 13, "codeName": "", "errmsg": "refused" });
+        let refusal = LockError::from(Error::from(ErrorKind::Command(
+            serde_json::from_value(said).unwrap(),
+        )));
+        let other = LockError::no_reply("release", REFUSAL_LIMIT);
+        let (begun, mut known) = (Instant::now(), None);
+        let mut counted = |seconds, error| {
+            known = refused(known, error, begun + Duration::from_secs(seconds));
+            known.map(|(first, last)| (last - first).as_secs())
+        };
+        assert_eq!(
+            [0, 9, 10].map(|at| counted(at, &refusal)),
+            [Some(0), Some(9), Some(10)]
+        );
+        assert_eq!(counted(20, &refusal), Some(0), "a pause of ten seconds");
+        assert_eq!(counted(25, &other), None);
+        assert_eq!(counted(31, &refusal), Some(0), "another error was in between");
+    }
 }

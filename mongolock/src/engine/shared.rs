@@ -106,7 +106,7 @@ impl Engine {
             index_task: Mutex::default(),
             commands: Mutex::default(),
             idle: Notify::new(),
-            refused_since: Mutex::default(),
+            refusals: Mutex::default(),
             process: std::process::id(),
         }
     }

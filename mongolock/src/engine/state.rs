@@ -52,8 +52,8 @@ pub(crate) struct Engine {
     pub(super) commands: Mutex<Commands>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
-    /// Since when the server has refused the user, with no other reply in between.
-    pub(super) refused_since: Mutex<Option<Instant>>,
+    /// The first and the last of the refusals of the user that follow each other.
+    pub(super) refusals: Mutex<Option<(Instant, Instant)>>,
     /// The id of the process that created this provider. In a forked process there are no tasks, and a mutex may stay locked for
     /// ever.
     pub(super) process: u32,
