@@ -154,9 +154,10 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Waits until a command in trouble has been sent once more: until it is confirmed.
-    async fn until_repeated(&self, purpose: Purpose) {
+    /// Begins something, and waits until its command in trouble has been sent once more: until it is confirmed.
+    async fn until_repeated(&self, purpose: Purpose, begin: impl FnOnce()) {
         let before = self.proxy.seen(purpose);
+        begin();
         let hit = match self.trouble {
             Message(..) => 1,
             Refusal((_, times, _)) | Unconfirmed((_, times, _)) => u64::from(times),
@@ -218,8 +219,7 @@ impl<'a> Scene<'a> {
         assert!(released && claims(direct).await == 0);
         let dropped = act.acquire(provider, "n").await.unwrap();
         let dropping = async {
-            drop(dropped);
-            self.until_repeated(Purpose::Release).await;
+            self.until_repeated(Purpose::Release, || drop(dropped)).await;
             until_none_is_held(direct, BEFORE_EXPIRY).await;
             Ok(())
         };
@@ -243,7 +243,7 @@ impl<'a> Scene<'a> {
         let acts = ACTS.into_iter().zip(names);
         let held = join_all(acts.map(|((act, _), name)| act.acquire(&provider, name))).await;
         let renewing = async {
-            self.until_repeated(Purpose::Renew).await;
+            self.until_repeated(Purpose::Renew, || {}).await;
             Ok(())
         };
         self.under(Purpose::Renew, renewing).await;
