@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mongolock::LockProvider;
+use mongolock::{IndexState, LockProvider};
 use mongolock_tests::{LentServer, must, test_db};
 
 use crate::fixture::{ends, mongolock, output};
@@ -40,7 +40,8 @@ fn each_says(uri: &str, options: &[&str], commands: &[&[&str]], doctor: i32, wor
         let all = format!("{command:?}: {out}{said}");
         let wanted = if command[0] == "doctor" { doctor } else { 125 };
         assert_eq!(code, Some(wanted), "{all}");
-        assert!(out.is_empty() || wanted == 1, "{all}");
+        // `watch` may tell first that there are no events.
+        assert!(out.is_empty() || wanted == 1 || command[0] == "watch", "{all}");
         for word in words {
             assert!(all.contains(word), "{word}: {all}");
         }
@@ -92,6 +93,9 @@ async fn another_database_than_that_of_the_string_is_no_fault() {
     let db = test_db().await;
     let (hosts, _) = db.uri().split_once("/?").expect("it has options");
     let uri = format!("{hosts}/admin");
+    // On a slow machine `run` ends before it has made the index.
+    let provider = LockProvider::new(db.database());
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
     for command in [&["run", "job", "--", "true"][..], &["ls"], &["doctor"]] {
         let arguments = [&["--database", db.name()], command].concat();
         ends(program(&uri, &arguments), 0, "");

@@ -363,7 +363,7 @@ impl LockProviderBuilder {
 }
 
 fn default_owner() -> String {
-    let host = gethostname::gethostname();
+    let host = hostname::get().unwrap_or_default();
     format!("{}:{}", host.to_string_lossy(), std::process::id())
 }
 

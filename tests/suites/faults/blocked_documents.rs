@@ -176,12 +176,12 @@ async fn a_blocked_permit_does_not_keep_the_others() {
 #[tokio::test]
 async fn a_blocked_renewal_loses_no_other_lock() {
     let db = test_db().await;
-    let provider = with_expiry(db.database(), Duration::from_secs(3));
+    let provider = with_expiry(db.database(), Duration::from_secs(5));
     let locks = (0..40).map(|index| provider.lock(format!("blocked:{index:02}")));
     let mut guards = hold_all(locks).await;
     until_indexed(&provider).await;
     let mut session = foreign_transaction(&db, &["blocked:03"]).await;
-    sleep(Duration::from_secs(7)).await;
+    sleep(Duration::from_secs(11)).await;
     for guard in &guards {
         assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
     }

@@ -95,9 +95,12 @@ async fn a_set_without_a_primary_is_reachable() {
     assert!(!provider.is_ready().await);
     let direct = format!("mongodb://{}/?directConnection=true", secondary.address());
     let direct = LockProvider::new(&connect(&direct, "app").await);
-    let lock = direct.lock("free").acquire_timeout(Duration::from_secs(1));
-    let text = lock.acquire().await.unwrap_err().to_string();
-    assert!(text.contains("NotWritablePrimary"), "{text}");
+    until("a refused write", async || {
+        let lock = direct.lock("free").acquire_timeout(Duration::from_secs(1));
+        let text = lock.acquire().await.unwrap_err().to_string();
+        text.contains("NotWritablePrimary")
+    })
+    .await;
     must(primary.restart().await);
     until_ready(&provider).await;
     assert!(provider.health().await.has_primary);
