@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
+pub(crate) use self::acquiring::{
+    AcquireArguments, ExtendArguments, HoldArguments, RunArguments, WantedLocks,
+};
 use self::help::{
     ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RELEASE_HELP, RUN_HELP,
     SHOW_HELP, TABLE, WATCH_HELP,
@@ -29,10 +31,10 @@ pub(crate) struct Cli {
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
-impl Command {
+impl CliCommand {
     /// Puts all names of a command that acquires into one list.
     pub(crate) fn gather_names(&mut self) {
         if let Self::Run(RunArguments { wanted, .. })
@@ -92,8 +94,9 @@ pub(crate) struct ConnectionArguments {
     pub(crate) collection: String,
 }
 
+/// A command of the program, with its arguments.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Runs a command under a lock
     #[command(after_long_help = RUN_HELP)]
     Run(RunArguments),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock of a [`Moment`]. On other systems than Linux it may stop while the machine is suspended.
+/// The clock of a [`BootTime`]. On other systems than Linux it may stop while the machine is suspended.
 #[cfg(target_os = "linux")]
 const BOOT_CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -15,9 +15,9 @@ const READING: Duration = Duration::from_millis(1);
 
 /// A time in nanoseconds of the boot clock: the same number is the same time in each process of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(pub(crate) u64);
+pub(crate) struct BootTime(pub(crate) u64);
 
-impl Moment {
+impl BootTime {
     /// The present time.
     pub(crate) fn now() -> Self {
         Self::from_start(read(BOOT_CLOCK))

@@ -10,7 +10,7 @@ const NARROWEST: usize = 12;
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// Text that may be cut.
     Long,
     /// A word.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 /// The heading of a column and its kind.
-type Column = (&'static str, Kind);
+type Column = (&'static str, ColumnKind);
 
 /// The columns of a table, each as wide as the widest cell that it has had.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl<const N: usize> Columns<N> {
         let length = length.saturating_sub(SPACE * N.saturating_sub(1));
         while widths.iter().sum::<usize>() > length {
             let long = widths.iter_mut().zip(&self.columns);
-            let long = long.filter(|(width, (_, kind))| *kind == Kind::Long && **width > NARROWEST);
+            let long = long.filter(|(width, (_, kind))| *kind == ColumnKind::Long && **width > NARROWEST);
             let Some((widest, _)) = long.max_by_key(|(width, _)| **width) else {
                 break;
             };
@@ -70,8 +70,8 @@ impl<const N: usize> Columns<N> {
             let (cell, kind) = (cut(&cells[at], widths[at]), self.columns[at].1);
             let space = " ".repeat(widths[at].saturating_sub(width(&cell)));
             match kind {
-                Kind::Number => format!("{space}{cell}"),
-                Kind::Long | Kind::Word => format!("{cell}{space}"),
+                ColumnKind::Number => format!("{space}{cell}"),
+                ColumnKind::Long | ColumnKind::Word => format!("{cell}{space}"),
             }
         });
         cells.join(&" ".repeat(SPACE)).trim_end().to_owned()

@@ -6,17 +6,17 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::exit::Ending;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
-pub(crate) fn print(shell: Shell) -> Result<Ending, Failure> {
+pub(crate) fn print(shell: Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut visible(), "mongolock", &mut script);
     let written = io::stdout()
         .write_all(&script)
         .and_then(|()| io::stdout().flush());
     written.map_err(|error| Failure::output(&error))?;
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }
 
 /// The command line without the commands that this program uses for itself.

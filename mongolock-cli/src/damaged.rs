@@ -11,13 +11,13 @@ use crate::ids;
 use crate::json::rfc3339;
 use crate::text::{escaped, release_command};
 
-/// A damaged document.
+/// A document with a field that is missing or has the wrong type.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Damaged {
+pub(crate) struct DamagedDocument {
     document: Document,
 }
 
-impl Damaged {
+impl DamagedDocument {
     /// The damaged documents of this lock, and of the permits of the semaphore of this name.
     pub(crate) async fn of(collections: &Collections, name: &str) -> Result<Vec<Self>, Failure> {
         let permits = doc! { "$gt": ids::any_permit(name), "$lt": ids::after_permits(name) };

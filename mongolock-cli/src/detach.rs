@@ -14,7 +14,7 @@ use crate::acquire::{
     self, PASSED_ON, Signals, close, interrupted, longest_end, patiently, unless_interrupted,
 };
 use crate::cli::{AcquireArguments, ConnectionArguments, HoldArguments};
-use crate::exit::Ending;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::handle_file::NewFile;
 use crate::input;
@@ -30,7 +30,7 @@ const EXPIRY: Duration = Duration::from_secs(30);
 pub(crate) fn acquire(
     arguments: &AcquireArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let AcquireArguments {
         wanted,
         ttl,
@@ -40,7 +40,7 @@ pub(crate) fn acquire(
     acquire::in_runtime(async {
         let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
-        let mut place = Place::new(handle, connection)?;
+        let mut target = HandleTarget::new(handle, connection)?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
         let detached = async {
             let hold = unless_interrupted(&mut signals, acquiring).await?;
@@ -48,13 +48,13 @@ pub(crate) fn acquire(
             if let Some(owner) = owner {
                 owned = owned.owner(owner);
             }
-            detach(&provider, &mut signals, owned, |handle| place.put(handle)).await
+            detach(&provider, &mut signals, owned, |handle| target.put(handle)).await
         };
         let detached = detached.await;
         close(&provider).await;
         detached?;
-        place.keep();
-        Ok(Ending::OK)
+        target.keep();
+        Ok(Exit::OK)
     })
 }
 
@@ -78,12 +78,12 @@ async fn detach(
 }
 
 /// The target for the handle of a new lease.
-enum Place {
+enum HandleTarget {
     Output,
     File(NewFile),
 }
 
-impl Place {
+impl HandleTarget {
     fn new(path: &Path, connection: &ConnectionArguments) -> Result<Self, Failure> {
         if input::is_standard(path) {
             return match is_null(io::stdout()) {
@@ -133,7 +133,7 @@ fn is_null(output: impl AsFd) -> io::Result<bool> {
 }
 
 /// Acquires a lock for a person, who releases it by its name.
-pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
+pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Exit, Failure> {
     let HoldArguments { wanted, time } = arguments;
     acquire::in_runtime(async {
         let provider = connection.builder().await?.build()?;
@@ -152,13 +152,13 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
 }
 
 /// Prints the end of a lease. If that fails, the lease is released, because the user would not know about it.
-async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> Result<Ending, Failure> {
+async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> Result<Exit, Failure> {
     let told = match provider.extend(handle, time).await {
         Ok(end) => say(handle, &rfc3339(end)),
         Err(error) => Err(error.into()),
     };
     let Err(failure) = told else {
-        return Ok(Ending::OK);
+        return Ok(Exit::OK);
     };
     let names = names_of(handle);
     Err(match provider.release(handle).await {

@@ -24,13 +24,13 @@ const SIGNALLED: u8 = 128;
 
 /// How this program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum Exit {
     Code(u8),
     /// By this signal, so that a shell that runs a loop stops, too.
     Signal(Signal),
 }
 
-impl Ending {
+impl Exit {
     pub(crate) const OK: Self = Self::Code(0);
 
     /// The end of `run` if a signal has ended its command.
@@ -50,7 +50,7 @@ impl Ending {
 fn end_by(signal: Signal) -> ExitCode {
     // The first process of a PID namespace ignores the default actions of its own signals.
     if getpid().is_init() {
-        return Ending::of_signal(signal.as_raw()).exit();
+        return Exit::of_signal(signal.as_raw()).exit();
     }
     // SIGQUIT would write a core dump of this program, which has not failed.
     let none = Rlimit {
@@ -60,7 +60,7 @@ fn end_by(signal: Signal) -> ExitCode {
     let _ = setrlimit(Resource::Core, none);
     // It returns only if the default action cannot be restored; the code says the same to a shell.
     let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
-    Ending::of_signal(signal.as_raw()).exit()
+    Exit::of_signal(signal.as_raw()).exit()
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.

@@ -4,22 +4,22 @@ use mongolock::LockError;
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, ExtendArguments};
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::handle_file::Stored;
 use crate::json::{self, rfc3339};
-use crate::output::Output;
+use crate::output::StandardOutput;
 
-/// The line of `--json`.
+/// The line of `--json`: the new end of the lease.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ExtendedLine {
     expires_at: String,
 }
 
 pub(crate) async fn extend(
     arguments: ExtendArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let stored = Stored::read(&arguments.handle)?;
     let provider = connection.collections().await?.provider;
     let extended = provider.extend(&stored.handle, arguments.ttl).await;
@@ -27,12 +27,12 @@ pub(crate) async fn extend(
         LockError::Lost { .. } => Failure::new(stored.no_lease()).code(exit::LOST),
         error => error.into(),
     })?);
-    let mut output = Output::new();
+    let mut output = StandardOutput::new();
     output.line(if arguments.json {
-        json::line(&Line { expires_at })
+        json::line(&ExtendedLine { expires_at })
     } else {
         expires_at
     })?;
     output.flush()?;
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }

@@ -9,7 +9,7 @@ use mongolock::LockError;
 
 use crate::codes::stream_help;
 use crate::driver;
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::text::escaped;
 
 /// The advice for a handle that cannot be used.
@@ -32,7 +32,7 @@ const DOCTOR: &str =
 pub(crate) struct Failure {
     message: String,
     help: Option<String>,
-    ending: Ending,
+    ending: Exit,
 }
 
 impl Failure {
@@ -40,7 +40,7 @@ impl Failure {
         Self {
             message: message.into(),
             help: None,
-            ending: Ending::Code(exit::FAILED),
+            ending: Exit::Code(exit::FAILED),
         }
     }
 
@@ -63,10 +63,10 @@ impl Failure {
     }
 
     pub(crate) fn code(self, code: u8) -> Self {
-        self.with(Ending::Code(code))
+        self.with(Exit::Code(code))
     }
 
-    pub(crate) fn with(mut self, ending: Ending) -> Self {
+    pub(crate) fn with(mut self, ending: Exit) -> Self {
         self.ending = ending;
         self
     }
@@ -79,12 +79,12 @@ impl Failure {
     /// If the reader of the output has ended, that is not a failure: the command ends without a message.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new("").with(Ending::OK);
+            return Self::new("").with(Exit::OK);
         }
         Self::new(format!("cannot write the output: {error}"))
     }
 
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn ending(&self) -> Exit {
         self.ending
     }
 

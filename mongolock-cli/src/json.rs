@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::text::escaped_in_json;
 
-/// A lock or a permit.
+/// The line of a lock or a permit.
 #[derive(Debug, Serialize)]
-struct Lock<'a> {
+struct LockLine<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
@@ -28,9 +28,9 @@ struct Lock<'a> {
     remaining_ms: u64,
 }
 
-/// A document that cannot be read as a lock.
+/// The line of a document that cannot be read as a lock.
 #[derive(Debug, Serialize)]
-struct Damaged<'a> {
+struct DamagedLine<'a> {
     name: &'a str,
     state: &'static str,
     problem: &'a str,
@@ -38,7 +38,7 @@ struct Damaged<'a> {
 
 /// The line of a lock.
 pub(crate) fn lock(info: &LockInfo) -> String {
-    line(&Lock {
+    line(&LockLine {
         name: &info.name,
         permit: info.permit,
         state: info.state,
@@ -61,7 +61,7 @@ pub(crate) fn token(info: &LockInfo) -> Option<FencingToken> {
 /// The line of a document that cannot be read.
 pub(crate) fn damaged(name: &str, problem: &str) -> String {
     let state = "damaged";
-    line(&Damaged { name, state, problem })
+    line(&DamagedLine { name, state, problem })
 }
 
 /// One object as a line without characters that control a terminal.

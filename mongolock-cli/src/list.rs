@@ -3,25 +3,19 @@
 use mongolock::{LockError, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ListArguments};
-use crate::columns::{Columns, Kind};
-use crate::exit::Ending;
+use crate::columns::{ColumnKind, Columns};
+use crate::exit::Exit;
 use crate::failure::{Failure, warn};
 use crate::json;
 use crate::last_renewal::{LastRenewals, no_renewal};
-use crate::output::{Output, name_of, state};
+use crate::output::{StandardOutput, name_of, state};
 use crate::text::{escaped, short};
 
 /// The number of rows that are read before they are written, because the longest one determines the widths. The library
 /// reads the same number with one query.
 const ROWS: usize = 1000;
 
-/// The cells of a row.
-type Row = [String; 4];
-
-pub(crate) async fn ls(
-    arguments: ListArguments,
-    connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+pub(crate) async fn ls(arguments: ListArguments, connection: &ConnectionArguments) -> Result<Exit, Failure> {
     let collections = connection.collections().await?;
     let mut locks = collections.provider.admin().stream(filter(&arguments));
     let renewals = LastRenewals::read_unless(arguments.json, &collections).await;
@@ -46,16 +40,16 @@ pub(crate) async fn ls(
         }
     }
     list.flush()?;
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }
 
 /// The output of `ls`: rows of a table, or lines of JSON.
 struct List {
-    output: Output,
+    output: StandardOutput,
     as_json: bool,
     columns: Columns<4>,
     /// The rows that are not written yet.
-    rows: Vec<Row>,
+    rows: Vec<[String; 4]>,
     /// Whether the heading is written.
     is_begun: bool,
     renewals: LastRenewals,
@@ -65,13 +59,13 @@ impl List {
     fn new(as_json: bool, renewals: LastRenewals) -> Self {
         Self {
             renewals,
-            output: Output::new(),
+            output: StandardOutput::new(),
             as_json,
             columns: Columns::new([
-                ("NAME", Kind::Long),
-                ("STATE", Kind::Word),
-                ("REMAINING", Kind::Number),
-                ("OWNER", Kind::Long),
+                ("NAME", ColumnKind::Long),
+                ("STATE", ColumnKind::Word),
+                ("REMAINING", ColumnKind::Number),
+                ("OWNER", ColumnKind::Long),
             ]),
             rows: Vec::new(),
             is_begun: false,
@@ -114,7 +108,7 @@ impl List {
         self.row([name, "damaged".to_owned(), "-".to_owned(), problem])
     }
 
-    fn row(&mut self, row: Row) -> Result<(), Failure> {
+    fn row(&mut self, row: [String; 4]) -> Result<(), Failure> {
         self.columns.widen(&row);
         self.rows.push(row);
         if self.rows.len() == ROWS {

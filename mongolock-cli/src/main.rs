@@ -41,8 +41,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
-use crate::exit::Ending;
+use crate::cli::{Cli, CliCommand};
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<Ending, Failure> {
+fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     let Cli {
         connection,
         verbose,
@@ -70,23 +70,23 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         driver::be_verbose();
     }
     match command {
-        Command::Run(arguments) => run::run(&arguments, &connection),
-        Command::Acquire(arguments) => detach::acquire(&arguments, &connection),
-        Command::Hold(arguments) => detach::hold(&arguments, &connection),
-        Command::Guard(arguments) => run::guard(&arguments),
-        Command::Exec(arguments) => run::exec(&arguments),
-        Command::Extend(arguments) => in_runtime(extend::extend(arguments, &connection)),
-        Command::Completions { shell } => completions::print(shell),
-        Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
-        Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
-        Command::Log(arguments) => in_runtime(log::log(arguments, &connection)),
-        Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
-        Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
-        Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),
+        CliCommand::Run(arguments) => run::run(&arguments, &connection),
+        CliCommand::Acquire(arguments) => detach::acquire(&arguments, &connection),
+        CliCommand::Hold(arguments) => detach::hold(&arguments, &connection),
+        CliCommand::Guard(arguments) => run::guard(&arguments),
+        CliCommand::Exec(arguments) => run::exec(&arguments),
+        CliCommand::Extend(arguments) => in_runtime(extend::extend(arguments, &connection)),
+        CliCommand::Completions { shell } => completions::print(shell),
+        CliCommand::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
+        CliCommand::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        CliCommand::Log(arguments) => in_runtime(log::log(arguments, &connection)),
+        CliCommand::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
+        CliCommand::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
+        CliCommand::Release(arguments) => in_runtime(release::release(arguments, &connection)),
     }
 }
 
-fn in_runtime(command: impl Future<Output = Result<Ending, Failure>>) -> Result<Ending, Failure> {
+fn in_runtime(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::io("cannot start"))?.block_on(command)
 }

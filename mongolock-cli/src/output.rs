@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::text::{escaped, short};
 
 /// Standard output of this process.
-pub(crate) struct Output {
+pub(crate) struct StandardOutput {
     out: BufWriter<StdoutLock<'static>>,
     is_terminal: bool,
 }
 
-impl Output {
+impl StandardOutput {
     pub(crate) fn new() -> Self {
         let out = io::stdout();
         Self {

@@ -12,13 +12,13 @@ use tokio::time::sleep;
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
-use crate::damaged::Damaged;
-use crate::exit::{self, Ending};
+use crate::damaged::DamagedDocument;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::handle_file::Stored;
 use crate::input;
 use crate::json::token;
-use crate::output::{Output, name_of, names_of, state, taken};
+use crate::output::{StandardOutput, name_of, names_of, state, taken};
 use crate::question;
 use crate::show::{no_lock, permits};
 use crate::text::{count, escaped};
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let stored = arguments.handle.as_deref().map(stored).transpose()?;
     let collections = connection.collections().await?;
     if let Some(stored) = stored {
@@ -59,12 +59,12 @@ fn stored(path: &Path) -> Result<Stored, Failure> {
 }
 
 /// Releases the lease of a handle. A handle without a lease never gets one again, so its file is deleted as well.
-async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Ending, Failure> {
+async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Exit, Failure> {
     let handle = &stored.handle;
     if collections.provider.release(handle).await? {
         say(&format!("released {}", names_of(handle)));
         stored.delete()?;
-        return Ok(Ending::OK);
+        return Ok(Exit::OK);
     }
     stored.delete()?;
     Err(nothing(stored.no_lease()))
@@ -74,7 +74,7 @@ async fn release_owner(
     collections: &Collections,
     owner: &str,
     arguments: &ReleaseArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, arguments.yes)?;
     let released = collections.provider.admin().release_owner(owner).await?;
@@ -84,14 +84,14 @@ async fn release_owner(
     }
     let locks = count(released, "lock");
     say(&format!("released {locks} of {}", escaped(owner)));
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }
 
 async fn release_name(
     collections: &Collections,
     name: &str,
     arguments: &ReleaseArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let damaged = damaged(collections, name, arguments).await?;
     let seen = seen(collections, name, arguments, !damaged.is_empty()).await?;
     let wanted = match releasable(&seen, arguments) {
@@ -135,7 +135,7 @@ async fn release_name(
             say(&until_ended(&admin, info).await?);
         }
     }
-    Ok(Ending::Code(if missed { exit::NO } else { 0 }))
+    Ok(Exit::Code(if missed { exit::NO } else { 0 }))
 }
 
 /// The damaged documents of the lock or of the permits that are asked for, by the rules of [`releasable`].
@@ -143,8 +143,8 @@ async fn damaged(
     collections: &Collections,
     name: &str,
     arguments: &ReleaseArguments,
-) -> Result<Vec<Damaged>, Failure> {
-    let mut damaged = Damaged::of(collections, name).await?;
+) -> Result<Vec<DamagedDocument>, Failure> {
+    let mut damaged = DamagedDocument::of(collections, name).await?;
     damaged.retain(|document| {
         let is_asked_for = match document.permit() {
             Some(number) => arguments.all || arguments.permit == Some(number),
@@ -299,7 +299,7 @@ fn nothing(reason: impl Display) -> Failure {
 /// Prints what was done. If the output cannot be written, the work was done anyway, and a line on standard error
 /// reports the failure.
 fn say(line: &str) {
-    let mut output = Output::new();
+    let mut output = StandardOutput::new();
     let said = output.line(line).and_then(|()| output.flush());
     if let Err(failure) = said {
         static ONCE: Once = Once::new();

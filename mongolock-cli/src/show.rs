@@ -4,25 +4,25 @@ use mongolock::{LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ShowArguments};
 use crate::connection::Collections;
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::ids;
 use crate::json::{self, rfc3339, since, token};
 use crate::last_renewal::{LastRenewals, no_renewal};
-use crate::output::{Output, name_of, state};
+use crate::output::{StandardOutput, name_of, state};
 use crate::text::{escaped, short};
 
 pub(crate) async fn show(
     arguments: ShowArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let collections = connection.collections().await?;
     let found = found(&collections.provider.admin(), &arguments.name).await?;
     if found.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
     let renewals = LastRenewals::read_unless(arguments.json, &collections).await;
-    let mut output = Output::new();
+    let mut output = StandardOutput::new();
     for (index, info) in found.iter().enumerate() {
         if arguments.json {
             output.line(json::lock(info))?;
@@ -36,7 +36,7 @@ pub(crate) async fn show(
         }
     }
     output.flush()?;
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }
 
 /// The lock of this name, and the permits of the semaphore of this name.

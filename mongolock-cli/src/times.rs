@@ -11,7 +11,7 @@ use crate::duration;
 
 /// A time as it was written. Its meaning depends on the present time and on the time zone of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Time {
+pub(crate) enum WrittenTime {
     /// This time before the present.
     Ago(Duration),
     /// The last time at which clocks showed this time of the day.
@@ -23,24 +23,24 @@ pub(crate) enum Time {
 }
 
 /// Reads a time.
-pub(crate) fn parse(text: &str) -> Result<Time, String> {
+pub(crate) fn parse(text: &str) -> Result<WrittenTime, String> {
     if let Ok(ago) = duration::parse(text) {
-        return Ok(Time::Ago(ago));
+        return Ok(WrittenTime::Ago(ago));
     }
     // A text with a time zone is that time, and a date alone is its beginning.
     let read = if text.get(4..5) == Some("-") {
-        let exact = text.parse().map(Time::Exact);
-        exact.or_else(|_| text.parse().map(Time::Local)).ok()
+        let exact = text.parse().map(WrittenTime::Exact);
+        exact.or_else(|_| text.parse().map(WrittenTime::Local)).ok()
     } else {
         let clock = text.contains(':').then(|| text.parse());
-        clock.and_then(Result::ok).map(Time::Clock)
+        clock.and_then(Result::ok).map(WrittenTime::Clock)
     };
     let forms = "a duration (`12h`), a time (`02:00`), or a date with or without one (`2025-11-21`, `2025-11-21T02:00`, \
         `2025-11-21T02:00:00Z`)";
     read.ok_or_else(|| forms.to_owned())
 }
 
-impl Time {
+impl WrittenTime {
     /// The time that is meant.
     pub(crate) fn at(self, now: DateTime, zone: &TimeZone) -> Option<DateTime> {
         let present = Timestamp::from_millisecond(now.timestamp_millis()).ok()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongolock::{LockAdmin, LockError, LockInfo, LockProvider, LockState};
 use tokio::time::timeout;
 
-use crate::cli::{ConnectionArguments, Wanted};
+use crate::cli::{ConnectionArguments, WantedLocks};
 use crate::failure::Failure;
 use crate::json::rfc3339;
 use crate::show::permits;
@@ -18,7 +18,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// a wait; a single attempt has none.
 pub(super) async fn failure(
     provider: &LockProvider,
-    wanted: &Wanted,
+    wanted: &WantedLocks,
     may_be_done: bool,
     connection: &ConnectionArguments,
     error: Option<LockError>,

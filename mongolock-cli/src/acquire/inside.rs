@@ -6,8 +6,8 @@ use std::env;
 use mongolock::{LockProvider, LockState};
 use tokio::time::timeout;
 
-use super::{Hold, busy};
-use crate::cli::Wanted;
+use super::{CommandHold, busy};
+use crate::cli::WantedLocks;
 use crate::failure::Failure;
 
 /// The environment variable with these locks. Other users may see it, so it contains no secret.
@@ -26,7 +26,7 @@ fn around() -> Around {
 }
 
 /// The variable for a command that runs under this hold. A permit is left out: another one may be free.
-pub(crate) fn variable(hold: &Hold, names: &[String]) -> (&'static str, Option<String>) {
+pub(crate) fn variable(hold: &CommandHold, names: &[String]) -> (&'static str, Option<String>) {
     let mut around = around();
     let (context, owner) = (&hold.context, hold.context.owner());
     let own = |name: &String| {
@@ -41,7 +41,7 @@ pub(crate) fn variable(hold: &Hold, names: &[String]) -> (&'static str, Option<S
 }
 
 /// Refuses a lock that is held around this program. If that hold was lost, and another one has the lock, the wait is like any other.
-pub(super) async fn refuse(provider: &LockProvider, wanted: &Wanted) -> Result<(), Failure> {
+pub(super) async fn refuse(provider: &LockProvider, wanted: &WantedLocks) -> Result<(), Failure> {
     if wanted.permits.is_some() {
         return Ok(());
     }

@@ -13,18 +13,18 @@ use mongolock::{LockError, LockProvider};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-pub(crate) use self::hold::Hold;
+pub(crate) use self::hold::CommandHold;
 pub(crate) use self::patience::{longest_end, patiently};
 pub(crate) use self::signals::{PASSED_ON, Signals};
 
-use crate::cli::{ConnectionArguments, Wanted};
+use crate::cli::{ConnectionArguments, WantedLocks};
 use crate::connection::CLOSING_LIMIT;
-use crate::exit::Ending;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Does the work of a command that acquires. The renewals have a thread of their own, so that the main thread may block, and
 /// can start commands: on Linux a command ends with the thread that has started it.
-pub(crate) fn in_runtime(work: impl Future<Output = Result<Ending, Failure>>) -> Result<Ending, Failure> {
+pub(crate) fn in_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -39,10 +39,10 @@ pub(crate) fn in_runtime(work: impl Future<Output = Result<Ending, Failure>>) ->
 /// Acquires the locks, for work that may be done once in each period.
 pub(crate) async fn acquire(
     provider: &LockProvider,
-    wanted: &Wanted,
+    wanted: &WantedLocks,
     once_per: Option<Duration>,
     connection: &ConnectionArguments,
-) -> Result<Hold, Failure> {
+) -> Result<CommandHold, Failure> {
     if wanted.names.len() > 1 && (wanted.permits.is_some() || once_per.is_some()) {
         return Err(Failure::new("--permits and --once-per take one name"));
     }
@@ -53,12 +53,12 @@ pub(crate) async fn acquire(
             provider.is_ready().await;
         }
         inside::refuse(provider, wanted).await?;
-        let busy = match Hold::acquire(provider, wanted, once_per).await {
+        let busy = match CommandHold::acquire(provider, wanted, once_per).await {
             Ok(Some(hold)) => return Ok(hold),
             Ok(None) => None,
             Err(done @ LockError::Done { .. }) => {
                 let done = Failure::new(format!("{done}; the command was not run"));
-                return Err(done.with(Ending::OK));
+                return Err(done.with(Exit::OK));
             }
             Err(error @ (LockError::Timeout { .. } | LockError::Busy { .. })) => Some(error),
             Err(error) => return Err(error.into()),
@@ -85,8 +85,8 @@ pub(crate) async fn unless_interrupted<T>(
 /// The end of this program by a signal, without a message.
 pub(crate) fn interrupted(signal: Signal) -> Failure {
     Failure::new("").with(match signal {
-        Signal::INT | Signal::QUIT => Ending::Signal(signal),
-        signal => Ending::of_signal(signal.as_raw()),
+        Signal::INT | Signal::QUIT => Exit::Signal(signal),
+        signal => Exit::of_signal(signal.as_raw()),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongolock::{LockProvider, LockState};
 use tokio::time::sleep;
 
-use crate::cli::Wanted;
+use crate::cli::WantedLocks;
 use crate::failure::warn;
 
 /// At a terminal a shorter wait is not worth a line.
@@ -19,7 +19,7 @@ const LOGGED: Duration = Duration::from_secs(5);
 /// Waits for a result, and says once whom this program waits for.
 pub(super) async fn shown<T>(
     provider: &LockProvider,
-    wanted: &Wanted,
+    wanted: &WantedLocks,
     waiting: impl Future<Output = T>,
 ) -> T {
     let showing = async {
@@ -40,7 +40,7 @@ pub(super) async fn shown<T>(
 }
 
 /// The holder of the first of the names that is held or marked as done; none if it cannot be read.
-async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
+async fn holder(provider: &LockProvider, wanted: &WantedLocks) -> String {
     if wanted.permits.is_some() {
         return String::new();
     }

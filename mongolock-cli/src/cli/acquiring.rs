@@ -11,7 +11,7 @@ use crate::duration;
 
 /// What is acquired, and how long it is waited for.
 #[derive(Debug, Args)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedLocks {
     /// The lock; several names are acquired all or none
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) fn what(arguments: impl IntoIterator<Item = &'static str>) -> ArgGrou
 #[command(group = what(["names", "dashed", "resume"]).multiple(true))]
 pub(crate) struct RunArguments {
     #[command(flatten)]
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedLocks,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -69,7 +69,7 @@ pub(crate) struct RunArguments {
 #[command(mut_arg("names", |names| names.required_unless_present("dashed")))]
 pub(crate) struct AcquireArguments {
     #[command(flatten)]
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedLocks,
     /// How long the lease lasts without a renewal: 100ms to 7d
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) ttl: Duration,
@@ -87,7 +87,7 @@ pub(crate) struct AcquireArguments {
 #[command(mut_arg("names", |names| names.required_unless_present("dashed")))]
 pub(crate) struct HoldArguments {
     #[command(flatten)]
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedLocks,
     /// How long the lock is held: 100ms to 7d
     #[arg(long = "for", value_name = "TIME", value_parser = ttl)]
     pub(crate) time: Duration,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::times::{Time, parse};
+use crate::times::{WrittenTime, parse};
 
 /// Which turns `log` shows.
 #[derive(Debug, Args)]
@@ -12,13 +12,13 @@ pub(crate) struct LogArguments {
     pub(crate) name: Option<String>,
     /// Only turns that were on after this time
     #[arg(long, value_name = "TIME", value_parser = parse, default_value = "12h")]
-    pub(crate) since: Time,
+    pub(crate) since: WrittenTime,
     /// Only turns that were on before this time; the present by default
     #[arg(long, value_name = "TIME", value_parser = parse)]
-    pub(crate) until: Option<Time>,
+    pub(crate) until: Option<WrittenTime>,
     /// Only turns that were on at this time
     #[arg(long, value_name = "TIME", value_parser = parse, conflicts_with_all = ["since", "until"])]
-    pub(crate) at: Option<Time>,
+    pub(crate) at: Option<WrittenTime>,
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

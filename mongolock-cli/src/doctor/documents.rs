@@ -9,7 +9,7 @@ use super::clocks::TOLERATED;
 use super::{Finding, READ_LIMIT};
 use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
-use crate::damaged::{Damaged, release_of};
+use crate::damaged::{DamagedDocument, release_of};
 use crate::driver;
 use crate::failure::Failure;
 use crate::json::rfc3339;
@@ -38,7 +38,7 @@ pub(super) async fn documents(collections: &Collections, retention: Duration) ->
         }
         Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
-    let Found {
+    let AllDocuments {
         number,
         damaged,
         others,
@@ -65,7 +65,7 @@ pub(super) async fn documents(collections: &Collections, retention: Duration) ->
             .filter(|(earlier, _)| earlier == name)
             .count();
         let said = format!("{name} is damaged: {problem}");
-        findings.push(match Damaged::of(collections, name).await {
+        findings.push(match DamagedDocument::of(collections, name).await {
             Ok(documents) => match documents.get(before) {
                 Some(document) => {
                     Finding::wrong(check, format!("{said}; {}", document.holder()), document.mend())
@@ -96,9 +96,9 @@ pub(super) async fn documents(collections: &Collections, retention: Duration) ->
     findings
 }
 
-/// The result for all documents.
+/// What the documents of all locks show.
 #[derive(Default)]
-struct Found {
+struct AllDocuments {
     /// The number of locks that can be read.
     number: u64,
     /// The names and problems of the first ones that cannot.
@@ -109,9 +109,9 @@ struct Found {
     wrong_times: Vec<Finding>,
 }
 
-async fn found(collections: &Collections, retention: Duration) -> Result<Found, Failure> {
+async fn found(collections: &Collections, retention: Duration) -> Result<AllDocuments, Failure> {
     let mut locks = collections.provider.admin().stream(LockFilter::new());
-    let mut all = Found::default();
+    let mut all = AllDocuments::default();
     while let Some(found) = locks.next().await {
         match found {
             Ok(lock) => {

@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
 use crate::connection::Collections;
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::json;
-use crate::output::Output;
+use crate::output::StandardOutput;
 use crate::text::escaped;
 
 /// How long a read of the documents may take. Without a majority some of them would wait for ever.
@@ -87,12 +87,12 @@ impl Finding {
 pub(crate) async fn doctor(
     arguments: DoctorArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let retention = arguments.retention;
     let mut collections = connection.collections().await?;
     collections.provider = collections.provider.to_builder().retention(retention).build()?;
-    let mut report = Report {
-        output: Output::new(),
+    let mut report = DoctorReport {
+        output: StandardOutput::new(),
         as_json: arguments.json,
         is_wrong: false,
     };
@@ -117,14 +117,14 @@ pub(crate) async fn doctor(
         }
     }
     report.output.flush()?;
-    Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
+    Ok(Exit::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
 async fn check(
     collections: &Collections,
     retention: Duration,
     hello: &Document,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) -> Result<(), Failure> {
     for finding in rights::rights(collections).await {
         report.add(&finding)?;
@@ -157,13 +157,14 @@ fn documents_of<'a>(document: &'a Document, list: &str) -> impl Iterator<Item = 
     list.unwrap_or_default().iter().filter_map(Bson::as_document)
 }
 
-struct Report {
-    output: Output,
+/// The output of `doctor`: a line for each finding.
+struct DoctorReport {
+    output: StandardOutput,
     as_json: bool,
     is_wrong: bool,
 }
 
-impl Report {
+impl DoctorReport {
     fn add(&mut self, finding: &Finding) -> Result<(), Failure> {
         self.is_wrong |= finding.state == CheckState::Wrong;
         if self.as_json {

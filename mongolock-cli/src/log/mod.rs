@@ -13,17 +13,17 @@ use mongolock::{LockAdmin, LockError, LockEventKind, LockFilter};
 use tokio::time::{sleep, timeout};
 
 use self::earliest::earliest;
-use self::page::Page;
-use self::turns::{Document, Turns};
+use self::page::LogPage;
+use self::turns::{PresentDocument, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
 use crate::codes::{HISTORY_LOST, code};
 use crate::connection::{Collections, now};
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::failure::{Failure, warn};
 use crate::json::rfc3339;
 use crate::show;
 use crate::text::short;
-use crate::times::Time;
+use crate::times::WrittenTime;
 
 /// The milliseconds before the earliest requested time from which events are read: most turns in progress at that time
 /// have begun within them.
@@ -42,10 +42,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(10 * 60);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(crate) async fn log(
-    arguments: LogArguments,
-    connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+pub(crate) async fn log(arguments: LogArguments, connection: &ConnectionArguments) -> Result<Exit, Failure> {
     let collections = connection.collections().await?;
     let admin = collections.provider.admin();
     let zone = TimeZone::system();
@@ -58,14 +55,14 @@ pub(crate) async fn log(
     let now = now(&collections).await?;
     until_confirmed(&collections).await?;
     let earliest = earliest(&collections, now).await.map_err(refused)?;
-    let mut page = Page::new(arguments.json, zone);
+    let mut page = LogPage::new(arguments.json, zone);
     page.begin(earliest, now)?;
     let begin = earliest.map_or(begin, |earliest| earliest.max(begin));
     let mut turns = read_all(&collections, &filter, begin, now).await?;
     turns.complete(present, read_at);
     let turns = turns.latest_first(since, until.unwrap_or(now));
     page.show(&turns, now, &collections.name())?;
-    Ok(Ending::OK)
+    Ok(Exit::OK)
 }
 
 /// The time range of the turns.
@@ -74,7 +71,7 @@ fn window(
     now: DateTime,
     zone: &TimeZone,
 ) -> Result<(DateTime, Option<DateTime>), Failure> {
-    let at = |time: Time| {
+    let at = |time: WrittenTime| {
         time.at(now, zone)
             .ok_or_else(|| Failure::new("this time is too far away").code(exit::USAGE))
     };
@@ -109,7 +106,11 @@ async fn filter(admin: &LockAdmin, name: Option<&str>) -> Result<LockFilter, Fai
 }
 
 /// The documents of turns that may have been in progress after this time.
-async fn present(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Result<Vec<Document>, Failure> {
+async fn present(
+    admin: &LockAdmin,
+    filter: &LockFilter,
+    since: DateTime,
+) -> Result<Vec<PresentDocument>, Failure> {
     let mut locks = admin.stream(filter.clone());
     let mut present = Vec::new();
     while let Some(found) = locks.next().await {

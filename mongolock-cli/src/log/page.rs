@@ -6,25 +6,25 @@ use jiff::tz::TimeZone;
 use mongodb::bson::DateTime;
 use serde::Serialize;
 
-use super::turns::{End, Turn};
-use crate::columns::{Columns, Kind};
+use super::turns::{Turn, TurnEnd};
+use crate::columns::{ColumnKind, Columns};
 use crate::failure::Failure;
 use crate::json::{self, rfc3339};
-use crate::output::Output;
+use crate::output::StandardOutput;
 use crate::text::{escaped, short};
 use crate::times;
 
 /// Standard output with the turns, as a table or as JSON.
-pub(super) struct Page {
-    output: Output,
+pub(super) struct LogPage {
+    output: StandardOutput,
     as_json: bool,
     zone: TimeZone,
 }
 
-impl Page {
+impl LogPage {
     pub(super) fn new(as_json: bool, zone: TimeZone) -> Self {
         Self {
-            output: Output::new(),
+            output: StandardOutput::new(),
             as_json,
             zone,
         }
@@ -50,7 +50,7 @@ impl Page {
     pub(super) fn show(&mut self, turns: &[Turn], now: DateTime, place: &str) -> Result<(), Failure> {
         if self.as_json {
             for turn in turns {
-                self.output.line(json::line(&Line::of(turn, now)))?;
+                self.output.line(json::line(&TurnLine::of(turn, now)))?;
             }
         } else if !turns.is_empty() {
             self.table(turns, now)?;
@@ -62,12 +62,12 @@ impl Page {
 
     fn table(&mut self, turns: &[Turn], now: DateTime) -> Result<(), Failure> {
         let mut columns = Columns::new([
-            ("NAME", Kind::Long),
-            ("OWNER", Kind::Long),
-            ("FROM", Kind::Word),
-            ("TO", Kind::Word),
-            ("HELD", Kind::Number),
-            ("END", Kind::Word),
+            ("NAME", ColumnKind::Long),
+            ("OWNER", ColumnKind::Long),
+            ("FROM", ColumnKind::Word),
+            ("TO", ColumnKind::Word),
+            ("HELD", ColumnKind::Number),
+            ("END", ColumnKind::Word),
         ]);
         let rows: Vec<[String; 6]> = turns.iter().map(|turn| self.row(turn, now)).collect();
         for row in &rows {
@@ -94,14 +94,14 @@ impl Page {
                 .as_deref()
                 .map_or_else(unknown, |owner| escaped(owner).into_owned()),
             time(turn.hold.acquired_at),
-            if turn.end == End::Held {
+            if turn.end == TurnEnd::Held {
                 "-".to_owned()
             } else {
                 time(turn.to)
             },
             held(turn, now).map_or_else(unknown, short),
             match turn.end {
-                End::ExpiredBy => "expired by then",
+                TurnEnd::ExpiredBy => "expired by then",
                 end => end.as_str(),
             }
             .to_owned(),
@@ -111,22 +111,22 @@ impl Page {
 
 /// How long the lock was held, or was at most.
 fn held(turn: &Turn, now: DateTime) -> Option<Duration> {
-    let to = if turn.end == End::Held { now } else { turn.to? };
+    let to = if turn.end == TurnEnd::Held { now } else { turn.to? };
     let millis = to
         .timestamp_millis()
         .saturating_sub(turn.hold.acquired_at?.timestamp_millis());
     Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
 }
 
-/// The first line of `--json`.
+/// The first line of `--json`: from when on the oplog has the events.
 #[derive(Debug, Serialize)]
 struct First {
     remembers_since: Option<String>,
 }
 
-/// A line of `--json`. The help lists the fields.
+/// The line of a turn in `--json`. The help lists the fields.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct TurnLine<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
@@ -139,7 +139,7 @@ struct Line<'a> {
     end: &'static str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> TurnLine<'a> {
     fn of(turn: &'a Turn, now: DateTime) -> Self {
         Self {
             name: &turn.key.name,

@@ -8,21 +8,21 @@ use mongodb::bson::DateTime;
 
 /// A lock, or a permit of a semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct TurnKey {
     pub(super) name: String,
     pub(super) permit: Option<u32>,
 }
 
 /// What is known about a hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Hold {
+pub(super) struct TurnHold {
     pub(super) owner: Option<String>,
     /// `None` for a permit as well.
     pub(super) token: Option<i64>,
     pub(super) acquired_at: Option<DateTime>,
 }
 
-impl Hold {
+impl TurnHold {
     /// Adds the values that only the other hold has.
     fn complete(&mut self, other: Self) {
         self.owner = self.owner.take().or(other.owner);
@@ -39,7 +39,7 @@ impl Hold {
 
 /// How a turn has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum TurnEnd {
     /// It has not ended.
     Held,
     Released,
@@ -52,7 +52,7 @@ pub(super) enum End {
     Unknown,
 }
 
-impl End {
+impl TurnEnd {
     /// The word of `--json`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -72,26 +72,27 @@ pub(super) enum What {
     Acquired,
     /// The lease was detached or resumed: the turn continues.
     Changed,
-    Ended(End),
+    Ended(TurnEnd),
     /// All documents were deleted with their collection.
     AllDeleted,
 }
 
+/// An event of a lock: what has happened, when, and under which hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct TurnEvent {
     pub(super) what: What,
     pub(super) at: DateTime,
-    pub(super) key: Key,
-    pub(super) hold: Hold,
+    pub(super) key: TurnKey,
+    pub(super) hold: TurnHold,
 }
 
-/// A present document.
+/// A document of a lock as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Document {
-    pub(super) key: Key,
-    pub(super) hold: Hold,
+pub(super) struct PresentDocument {
+    pub(super) key: TurnKey,
+    pub(super) hold: TurnHold,
     /// Whether the lock is held or its lease is over; `None` if the lock is free in another way.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<TurnEnd>,
     /// The end of the lease.
     pub(super) expires_at: DateTime,
 }
@@ -99,37 +100,37 @@ pub(super) struct Document {
 /// The time in which a holder had a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Turn {
-    pub(super) key: Key,
+    pub(super) key: TurnKey,
     /// What is known about the hold; its beginning is the beginning of the turn.
-    pub(super) hold: Hold,
+    pub(super) hold: TurnHold,
     pub(super) to: Option<DateTime>,
-    pub(super) end: End,
+    pub(super) end: TurnEnd,
 }
 
 impl Turn {
     fn is_on(&self) -> bool {
-        self.end == End::Held
+        self.end == TurnEnd::Held
     }
 
-    fn finish(&mut self, end: End, to: DateTime) {
+    fn finish(&mut self, end: TurnEnd, to: DateTime) {
         (self.end, self.to) = (end, Some(to));
     }
 
     /// Adds the data of the lock's present document, if it belongs to this turn, which is the last one of the lock.
-    fn complete(&mut self, document: Option<Document>, read_at: DateTime) {
+    fn complete(&mut self, document: Option<PresentDocument>, read_at: DateTime) {
         let from = self.hold.acquired_at;
         let document = document.filter(|document| from.is_none() || document.hold.acquired_at == from);
         let Some(document) = document else {
             // A turn that has begun after the read is in progress. An earlier one would have its document.
             if self.is_on() && from.is_none_or(|from| from < read_at) {
-                self.end = End::Unknown;
+                self.end = TurnEnd::Unknown;
             }
             return;
         };
         self.hold.complete(document.hold);
         match document.end {
-            Some(End::Expired) if self.is_on() => self.finish(End::Expired, document.expires_at),
-            None if self.is_on() => self.end = End::Unknown,
+            Some(TurnEnd::Expired) if self.is_on() => self.finish(TurnEnd::Expired, document.expires_at),
+            None if self.is_on() => self.end = TurnEnd::Unknown,
             _ => {}
         }
     }
@@ -149,13 +150,13 @@ pub(super) struct Turns {
     /// All turns in the order of their first events.
     all: Vec<Turn>,
     /// The index of the last turn of each lock.
-    last: HashMap<Key, usize>,
+    last: HashMap<TurnKey, usize>,
 }
 
 impl Turns {
     /// Applies the next event.
-    pub(super) fn add(&mut self, event: Event) {
-        let Event { what, at, key, hold } = event;
+    pub(super) fn add(&mut self, event: TurnEvent) {
+        let TurnEvent { what, at, key, hold } = event;
         let is_known = self.last.contains_key(&key);
         let last = self.last.get(&key).and_then(|at| self.all.get_mut(*at));
         let on = last.filter(|turn| turn.is_on());
@@ -163,34 +164,34 @@ impl Turns {
             (What::Acquired, on) => {
                 let from = hold.acquired_at.unwrap_or(at);
                 if let Some(before) = on {
-                    before.finish(End::ExpiredBy, from);
+                    before.finish(TurnEnd::ExpiredBy, from);
                 }
                 let acquired_at = Some(from);
-                self.begin(key, Hold { acquired_at, ..hold }, End::Held, None);
+                self.begin(key, TurnHold { acquired_at, ..hold }, TurnEnd::Held, None);
             }
             (What::Changed, Some(turn)) => turn.hold.change(hold),
-            (What::Changed, None) => self.begin(key, hold, End::Held, None),
+            (What::Changed, None) => self.begin(key, hold, TurnEnd::Held, None),
             (What::Ended(end), Some(turn)) => turn.finish(end, at),
             // A mark was removed, or the document of a free lock was deleted.
-            (What::Ended(end), None) if is_known || end == End::ExpiredBy => {}
+            (What::Ended(end), None) if is_known || end == TurnEnd::ExpiredBy => {}
             // The turn has begun before the events.
             (What::Ended(end), None) => self.begin(key, hold, end, Some(at)),
             (What::AllDeleted, _) => {
                 let all = self.all.iter_mut().filter(|turn| turn.is_on());
-                all.for_each(|turn| turn.finish(End::ExpiredBy, at));
+                all.for_each(|turn| turn.finish(TurnEnd::ExpiredBy, at));
             }
         }
     }
 
-    fn begin(&mut self, key: Key, hold: Hold, end: End, to: Option<DateTime>) {
+    fn begin(&mut self, key: TurnKey, hold: TurnHold, end: TurnEnd, to: Option<DateTime>) {
         self.last.insert(key.clone(), self.all.len());
         self.all.push(Turn { key, hold, to, end });
     }
 
     /// Adds the present documents, which were read after this time.
-    pub(super) fn complete(&mut self, documents: Vec<Document>, read_at: DateTime) {
+    pub(super) fn complete(&mut self, documents: Vec<PresentDocument>, read_at: DateTime) {
         let documents = documents.into_iter();
-        let mut documents: HashMap<Key, Document> = documents
+        let mut documents: HashMap<TurnKey, PresentDocument> = documents
             .map(|document| (document.key.clone(), document))
             .collect();
         for (key, at) in &self.last {
@@ -199,7 +200,7 @@ impl Turns {
         // No event concerned these locks.
         for (key, document) in documents {
             if let Some(end) = document.end {
-                let to = (end == End::Expired).then_some(document.expires_at);
+                let to = (end == TurnEnd::Expired).then_some(document.expires_at);
                 self.begin(key, document.hold, end, to);
             }
         }

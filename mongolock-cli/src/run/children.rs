@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, 
 use super::group::Group;
 use super::messages::Channel;
 use super::terminal::Foreground;
-use crate::clock::Moment;
+use crate::clock::BootTime;
 
 /// How a child has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Status {
 
 /// A change of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ChildChange {
     /// It has ended. It stays a zombie until it is reaped, so that its id belongs to no other process.
     Ended(Status),
     /// A signal has stopped it.
@@ -60,7 +60,7 @@ pub(super) fn start_command(
     command: &[OsString],
     environment: &[(&str, Option<String>)],
     group: Group,
-    kill_at: Moment,
+    kill_at: BootTime,
 ) -> io::Result<Pid> {
     let mut program = this_program()?;
     program
@@ -86,7 +86,7 @@ fn start(mut command: Command) -> io::Result<Pid> {
 }
 
 /// The latest change of a child; `None` if there is none.
-pub(super) fn news(child: Pid) -> Option<News> {
+pub(super) fn change_of(child: Pid) -> Option<ChildChange> {
     let looked =
         WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(child), looked).ok().flatten()?;
@@ -94,9 +94,9 @@ pub(super) fn news(child: Pid) -> Option<News> {
         // The kernel reports a stop until this process has acknowledged it.
         let noted = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(child), noted);
-        return Some(News::Stopped);
+        return Some(ChildChange::Stopped);
     }
-    Some(News::Ended(ended(&status)))
+    Some(ChildChange::Ended(ended(&status)))
 }
 
 fn ended(status: &WaitIdStatus) -> Status {

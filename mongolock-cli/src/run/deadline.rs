@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::{Moment, monotonic_and_offset};
+use crate::clock::{BootTime, monotonic_and_offset};
 
 /// The longest time between SIGTERM and the end of the lease; for a long lease, between SIGTERM and SIGKILL.
 const TERM_LEAD: Duration = Duration::from_secs(5);
@@ -18,14 +18,14 @@ const SUSPENSION: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     /// SIGTERM.
-    pub(super) term_at: Moment,
+    pub(super) term_at: BootTime,
     /// SIGKILL.
-    pub(super) kill_at: Moment,
+    pub(super) kill_at: BootTime,
 }
 
 impl Limits {
     /// The limits for a lease of this expiry that ends at this time.
-    pub(super) fn new(end: Moment, expiry: Duration) -> Self {
+    pub(super) fn new(end: BootTime, expiry: Duration) -> Self {
         let kill_lead = KILL_LEAD.max(expiry / 20);
         let term_lead = TERM_LEAD.min(expiry / 6);
         // With a long lease SIGKILL would come first.
@@ -75,12 +75,12 @@ impl LeaseClock {
         Limits::new(end, self.expiry)
     }
 
-    fn end(&mut self, now: Duration, offset: Duration, remaining: Duration) -> Moment {
+    fn end(&mut self, now: Duration, offset: Duration, remaining: Duration) -> BootTime {
         let end = now + remaining;
         // The library subtracts a margin, so the request was sent at this time or later.
         let sent = end.saturating_sub(self.expiry);
         self.note(now, offset, sent);
-        Moment::from_start(end + self.offset_at(sent))
+        BootTime::from_start(end + self.offset_at(sent))
     }
 
     /// Stores the offset if it has changed, and removes those that no request can have any more.
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_signals_come_before_the_end() {
         let lead = |expiry: Duration| {
-            let end = Moment::from_start(seconds(1000));
+            let end = BootTime::from_start(seconds(1000));
             let Limits { term_at, kill_at } = Limits::new(end, expiry);
             (end.0 - term_at.0, end.0 - kill_at.0)
         };
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_suspension_shortens_the_lease_that_was_granted_before_it() {
         let mut clock = clock(seconds(7));
-        let moment = |second| Moment::from_start(seconds(second));
+        let moment = |second| BootTime::from_start(seconds(second));
         // Requested at 100, read at 100 and at 110.
         assert_eq!(clock.end(seconds(100), seconds(7), seconds(30)), moment(137));
         assert_eq!(clock.end(seconds(110), seconds(7), seconds(20)), moment(137));

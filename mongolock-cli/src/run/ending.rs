@@ -9,15 +9,15 @@ use mongolock::{LockError, LockProvider};
 
 use super::events::{DETACH_FAILED, Failures, MARK_FAILED, RELEASE_FAILED};
 use super::resumed::Resumed;
-use crate::acquire::{Hold, Signals, longest_end, patiently};
+use crate::acquire::{CommandHold, Signals, longest_end, patiently};
 use crate::driver;
 use crate::exit;
 use crate::failure::{Failure, warn};
 use crate::text::short;
 
 /// The lease under which the command runs.
-pub(super) struct Lease {
-    pub(super) hold: Hold,
+pub(super) struct CommandLease {
+    pub(super) hold: CommandHold,
     /// The names of its locks, or that of its semaphore.
     pub(super) names: Vec<String>,
     /// The file of its handle, if it was resumed.
@@ -27,7 +27,7 @@ pub(super) struct Lease {
     pub(super) expiry: Duration,
 }
 
-impl Lease {
+impl CommandLease {
     /// Ends the hold after a failure of this program, which is the reason for its exit code.
     pub(super) async fn end_after_failure(self, signals: &mut Signals) {
         let ended = self.end(false, signals).await;

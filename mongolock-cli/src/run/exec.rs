@@ -8,22 +8,22 @@ use std::process::Command;
 use rustix::process::getppid;
 
 use crate::cli::ExecArguments;
-use crate::clock::Moment;
-use crate::exit::{self, Ending};
+use crate::clock::BootTime;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::text::escaped;
 
 /// Replaces this process by the command; it returns only if that fails.
-pub(crate) fn exec(arguments: &ExecArguments) -> Result<Ending, Failure> {
+pub(crate) fn exec(arguments: &ExecArguments) -> Result<Exit, Failure> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(Failure::io("cannot tie the command to this program"))?;
     // The parent may have ended before the call, which then has no effect.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(arguments.parent) {
-        return Ok(Ending::Code(exit::FAILED));
+        return Ok(Exit::Code(exit::FAILED));
     }
     // This process is in the group now. Either the guardian still exists and kills it in time, or the limit has passed.
-    if Moment::now() >= Moment(arguments.kill_at) {
+    if BootTime::now() >= BootTime(arguments.kill_at) {
         return Err(Failure::new("the lock has ended before the command could start").code(exit::LOST));
     }
     let (program, rest) = arguments

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 #[cfg(target_os = "linux")]
-use super::namespace::Shown;
+use super::namespace::Namespace;
 
 /// In the line of a process, the number of its threads is the 20th field, and its group the 5th.
 #[cfg(target_os = "linux")]
@@ -81,7 +81,7 @@ pub(super) fn own_zombies() -> io::Result<Vec<Pid>> {
 /// The processes that can be seen.
 #[cfg(target_os = "linux")]
 fn processes() -> io::Result<Vec<Process>> {
-    let shown = Shown::find()?;
+    let namespace = Namespace::find()?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
@@ -90,7 +90,7 @@ fn processes() -> io::Result<Vec<Process>> {
             .to_str()
             .is_some_and(|name| name.parse::<i32>().is_ok())
         {
-            match read(&entry.path(), &shown) {
+            match read(&entry.path(), &namespace) {
                 Ok(process) => found.extend(process),
                 Err(error) if is_left_out(&error) => {}
                 Err(error) => return Err(error),
@@ -102,12 +102,12 @@ fn processes() -> io::Result<Vec<Process>> {
 
 /// The process with this directory; `None` if it is not in the namespace of this process.
 #[cfg(target_os = "linux")]
-fn read(directory: &Path, shown: &Shown) -> io::Result<Option<Process>> {
+fn read(directory: &Path, namespace: &Namespace) -> io::Result<Option<Process>> {
     let stat = std::fs::read(directory.join("stat"))?;
-    let Some(process) = process(&String::from_utf8_lossy(&stat), shown.own_id()) else {
+    let Some(process) = process(&String::from_utf8_lossy(&stat), namespace.own_id()) else {
         return Ok(None);
     };
-    let ids = shown.in_own_namespace(process.id, process.group)?;
+    let ids = namespace.in_own_namespace(process.id, process.group)?;
     Ok(ids.map(|(id, group)| Process { id, group, ..process }))
 }
 

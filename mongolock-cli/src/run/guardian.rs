@@ -15,7 +15,7 @@ use super::group::{Group, own_group};
 use super::messages::{Channel, Message};
 use super::timer::Timer;
 use crate::cli::GuardArguments;
-use crate::clock::Moment;
+use crate::clock::BootTime;
 use crate::failure::Failure;
 
 /// Guards the group that this process leads, until it kills the group and itself with it.
@@ -46,6 +46,7 @@ pub(crate) fn guard(arguments: &GuardArguments) -> Result<Infallible, Failure> {
     guardian.guard()
 }
 
+/// The process that leads the group of the command, and ends the command if the lock is lost.
 struct Guardian {
     channel: Channel,
     timer: Timer,
@@ -87,7 +88,7 @@ impl Guardian {
 
     fn keep_limits(&mut self) {
         let Some(limits) = self.limits else { return };
-        let now = Moment::now();
+        let now = BootTime::now();
         if now >= limits.kill_at {
             self.kill();
         }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use super::deadline::Limits;
-use crate::clock::Moment;
+use crate::clock::BootTime;
 
 /// A kind, and two times.
 const SIZE: usize = 17;
@@ -12,6 +12,7 @@ const SIZE: usize = 17;
 /// The bytes that are read with one call.
 const READ: usize = 64 * SIZE;
 
+/// A message between `run` and its guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
     /// To the guardian: the lease was renewed, and the command may live until these limits.
@@ -111,7 +112,7 @@ fn bytes(message: Message) -> [u8; SIZE] {
 }
 
 fn message(bytes: &[u8]) -> Option<Message> {
-    let moment = |bytes: &[u8]| Some(Moment(u64::from_le_bytes(bytes.try_into().ok()?)));
+    let moment = |bytes: &[u8]| Some(BootTime(u64::from_le_bytes(bytes.try_into().ok()?)));
     let limits = Limits {
         term_at: moment(bytes.get(1..9)?)?,
         kill_at: moment(bytes.get(9..)?)?,
@@ -132,8 +133,8 @@ mod tests {
 
     fn limits(number: u64) -> Limits {
         Limits {
-            term_at: Moment(number),
-            kill_at: Moment(number + 1),
+            term_at: BootTime(number),
+            kill_at: BootTime(number + 1),
         }
     }
 

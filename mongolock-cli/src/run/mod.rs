@@ -29,13 +29,13 @@ pub(crate) use self::exec::exec;
 
 use self::children::Status;
 use self::deadline::LeaseClock;
-use self::ending::Lease;
+use self::ending::CommandLease;
 use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
 use crate::acquire::{self, PASSED_ON, Signals, close, inside, unless_interrupted};
 use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
-use crate::exit::{self, Ending};
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::input;
 
@@ -47,7 +47,7 @@ struct Errand<'a> {
 }
 
 /// How the command has ended.
-struct Outcome {
+struct CommandEnd {
     /// `None` if it could not be killed, or was not started.
     status: Option<Status>,
     verdict: Verdict,
@@ -71,12 +71,12 @@ enum Verdict {
 }
 
 /// The guardian of a command; it ends by killing its group.
-pub(crate) fn guard(arguments: &GuardArguments) -> Result<Ending, Failure> {
+pub(crate) fn guard(arguments: &GuardArguments) -> Result<Exit, Failure> {
     match guardian::guard(arguments)? {}
 }
 
 /// Runs a command under a lock.
-pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
+pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Exit, Failure> {
     if connection.uri_file.as_deref().is_some_and(input::is_standard) {
         return Err(
             Failure::new("--uri-file - is refused: standard input belongs to the command")
@@ -86,10 +86,7 @@ pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) ->
     acquire::in_runtime(run_under_lock(arguments, connection))
 }
 
-async fn run_under_lock(
-    arguments: &RunArguments,
-    connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+async fn run_under_lock(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Exit, Failure> {
     let resumed = Resumed::read(arguments)?;
     let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
     let provider = connection.builder().await?.expiry(arguments.expiry).build()?;
@@ -104,7 +101,7 @@ async fn run_under_lock(
     let ending = match acquired.await {
         Ok(hold) => {
             let names = resumed.as_ref().map(Resumed::names);
-            let lease = Lease {
+            let lease = CommandLease {
                 hold,
                 names: names.unwrap_or_else(|| arguments.wanted.names.clone()),
                 resumed,
@@ -121,12 +118,12 @@ async fn run_under_lock(
 }
 
 async fn run_with(
-    lease: Lease,
+    lease: CommandLease,
     clock: LeaseClock,
     failures: Failures,
     signals: Signals,
     command: &[OsString],
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     become_subreaper();
     let errand = Errand {
         command,
@@ -156,7 +153,7 @@ async fn run_with(
 }
 
 /// The fencing tokens in the order of the names; `None` for a permit.
-fn tokens(lease: &Lease) -> Option<String> {
+fn tokens(lease: &CommandLease) -> Option<String> {
     let tokens: Option<Vec<String>> = lease
         .names
         .iter()
@@ -166,7 +163,7 @@ fn tokens(lease: &Lease) -> Option<String> {
 }
 
 /// Ends the hold as the outcome says, and finds the exit code.
-async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
+async fn finish(lease: CommandLease, mut outcome: CommandEnd) -> Result<Exit, Failure> {
     let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
     match outcome.verdict {
         Verdict::Unkillable(number) => {
@@ -206,24 +203,24 @@ async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
 }
 
 /// The exit code of a command that has ended by itself.
-fn own_ending(outcome: &Outcome) -> Ending {
+fn own_ending(outcome: &CommandEnd) -> Exit {
     let number = match outcome.status {
-        Some(Status::Exited(code)) => return Ending::Code(code),
+        Some(Status::Exited(code)) => return Exit::Code(code),
         Some(Status::Killed(number)) => number,
-        None => return Ending::Code(exit::FAILED),
+        None => return Exit::Code(exit::FAILED),
     };
     let interrupt = [Signal::INT, Signal::QUIT]
         .into_iter()
         .find(|signal| signal.as_raw() == number);
     let Some(signal) = interrupt else {
-        return Ending::of_signal(number);
+        return Exit::of_signal(number);
     };
     // At a terminal only the group of the command has got the signal. A shell ends its loop if it gets the signal, too,
     // and sees that the signal has ended its child.
     if !outcome.received.contains(&signal) {
         let _ = kill_current_process_group(signal);
     }
-    Ending::Signal(signal)
+    Exit::Signal(signal)
 }
 
 /// Orphans of the command become children of this process, which reaps them, so that zombies do not accumulate if the

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The namespace of this process in `/proc`.
-pub(super) struct Shown {
+pub(super) struct Namespace {
     /// The id of this process in `/proc`.
     own_id: i32,
     /// The number of namespaces between that of `/proc` and that of this process, which is included; 0 if they are the same.
     depth: usize,
 }
 
-impl Shown {
+impl Namespace {
     pub(super) fn find() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status")?;
         let own_id = numbers(&status, "Pid:").next();
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn a_process_is_found_by_both_of_its_ids() {
-        let shown = Shown::find().unwrap();
+        let namespace = Namespace::find().unwrap();
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        assert!(is_same(own, shown.own_id()));
-        assert!(!is_same(own, shown.own_id() + 1));
+        assert!(is_same(own, namespace.own_id()));
+        assert!(!is_same(own, namespace.own_id() + 1));
     }
 }

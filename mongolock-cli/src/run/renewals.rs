@@ -6,7 +6,7 @@ use super::events::{Failures, RENEWAL_FAILED};
 use crate::driver;
 use crate::text::short;
 
-/// The state of the renewals of a lease, for these messages.
+/// The state of the renewals of a lease, for the lines about them.
 pub(super) struct Renewals {
     failures: Failures,
     /// The reason of the last failure, if no renewal has succeeded since.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
 
-use crate::acquire::Hold;
+use crate::acquire::CommandHold;
 use crate::cli::RunArguments;
 use crate::exit;
 use crate::failure::Failure;
@@ -49,14 +49,14 @@ impl Resumed {
         self.stored.handle.names().map(str::to_owned).collect()
     }
 
-    pub(super) async fn resume(&self, provider: &LockProvider) -> Result<Hold, Failure> {
+    pub(super) async fn resume(&self, provider: &LockProvider) -> Result<CommandHold, Failure> {
         provider.is_ready().await;
         let handle = &self.stored.handle;
         let resumed = if handle.permit().is_some() {
-            provider.resume_permit(handle).await.map(Hold::permit)
+            provider.resume_permit(handle).await.map(CommandHold::permit)
         } else {
             let guard = provider.resume(handle).await;
-            guard.map(|guard| Hold::locks(guard, false))
+            guard.map(|guard| CommandHold::locks(guard, false))
         };
         resumed.map_err(|error| match error {
             LockError::Lost { .. } => {
@@ -74,7 +74,7 @@ impl Resumed {
 
     /// Detaches the lease again. The new handle is in the file before its lease exists, so that a crash does not lose
     /// it.
-    pub(super) async fn detach(&self, hold: Hold, ttl: Duration) -> Result<(), Failure> {
+    pub(super) async fn detach(&self, hold: CommandHold, ttl: Duration) -> Result<(), Failure> {
         let detaching = hold.detach(ttl);
         let replaced = self.stored.replace(&detaching.handle());
         replaced.map_err(Failure::io("cannot replace the handle, so the lock is released"))?;

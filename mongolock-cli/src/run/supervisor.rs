@@ -11,16 +11,16 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::time::sleep;
 
 use self::start::until_reaped;
-use super::children::{News, Status, news, reap, start_command};
+use super::children::{ChildChange, Status, change_of, reap, start_command};
 use super::deadline::{LeaseClock, Limits};
 use super::group::{Group, own_zombies};
 use super::messages::{Channel, Message};
 use super::notices::Notices;
 use super::renewals::Renewals;
 use super::terminal::Foreground;
-use super::{Errand, Outcome, Verdict};
-use crate::acquire::{Hold, Signals};
-use crate::clock::Moment;
+use super::{CommandEnd, Errand, Verdict};
+use crate::acquire::{CommandHold, Signals};
+use crate::clock::BootTime;
 use crate::text::short;
 
 /// The longest delay with which a stop may be reported.
@@ -44,8 +44,9 @@ const RENEWAL: u64 = 5_000_000;
 /// How long this process waits with SIGTERM for the guardian to send it: the command gets it once.
 const TERM_GRACE: Duration = Duration::from_millis(50);
 
+/// The process that holds the lock while the command runs.
 pub(super) struct Supervisor<'a> {
-    hold: &'a Hold,
+    hold: &'a CommandHold,
     clock: LeaseClock,
     renewals: Renewals,
     notices: Notices,
@@ -80,7 +81,7 @@ pub(super) struct Supervisor<'a> {
 
 impl Supervisor<'_> {
     /// Runs the command, and returns when no process of its group is left, or none that can be killed.
-    pub(super) async fn run(mut self, errand: &Errand<'_>) -> io::Result<Outcome> {
+    pub(super) async fn run(mut self, errand: &Errand<'_>) -> io::Result<CommandEnd> {
         if let Err(error) = self.start_command(errand) {
             self.give_up_terminal();
             self.discard();
@@ -112,8 +113,8 @@ impl Supervisor<'_> {
         Ok(self.outcome())
     }
 
-    fn outcome(self) -> Outcome {
-        Outcome {
+    fn outcome(self) -> CommandEnd {
+        CommandEnd {
             status: self.status,
             verdict: self.verdict,
             received: self.received,
@@ -132,7 +133,7 @@ impl Supervisor<'_> {
         self.signals.add(Signal::TSTP)?;
         // This process may have been stopped since the guardian has accepted the limits. The guardian has sent its signals to
         // no process then, and a command that starts now would not get them.
-        if Moment::now() >= self.accepted.term_at {
+        if BootTime::now() >= self.accepted.term_at {
             self.decide(Verdict::Lost);
             return Ok(());
         }
@@ -149,9 +150,9 @@ impl Supervisor<'_> {
     /// Checks whether the command and the guardian have ended or stopped.
     fn look_at_children(&mut self) {
         if let Some(command) = self.command.filter(|_| self.status.is_none()) {
-            match news(command) {
-                Some(News::Ended(status)) => self.status = Some(status),
-                Some(News::Stopped) => {
+            match change_of(command) {
+                Some(ChildChange::Ended(status)) => self.status = Some(status),
+                Some(ChildChange::Stopped) => {
                     self.is_stopped = true;
                     // The stop may have come first.
                     if self.asked_to_end.is_some_and(|at| at.elapsed() < LATE_NEWS) {
@@ -163,11 +164,11 @@ impl Supervisor<'_> {
                 None => {}
             }
         }
-        match news(self.group.leader()) {
-            Some(News::Stopped) => {
+        match change_of(self.group.leader()) {
+            Some(ChildChange::Stopped) => {
                 let _ = kill_process(self.group.leader(), Signal::CONT);
             }
-            Some(News::Ended(_)) if self.killed.is_none() => {
+            Some(ChildChange::Ended(_)) if self.killed.is_none() => {
                 // The guardian reports it before it kills the group.
                 self.read_reports();
                 self.decide(Verdict::Failed(
@@ -222,7 +223,7 @@ impl Supervisor<'_> {
             self.send_renewal();
         }
         // A guardian that does not read keeps the limits that it accepted last.
-        let now = Moment::now();
+        let now = BootTime::now();
         if now >= self.accepted.kill_at {
             self.lose();
         } else if now >= self.accepted.term_at.plus(TERM_GRACE) && self.verdict == Verdict::Own {

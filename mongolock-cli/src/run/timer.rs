@@ -2,7 +2,7 @@
 
 use rustix::event::{PollFd, Timespec};
 
-use crate::clock::Moment;
+use crate::clock::BootTime;
 
 pub(super) use imp::Timer;
 
@@ -16,7 +16,7 @@ mod imp {
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
     };
 
-    use super::{Moment, PollFd, Timespec};
+    use super::{BootTime, PollFd, Timespec};
 
     /// A timer of the kernel: it counts the time in which the machine was suspended.
     pub(in super::super) struct Timer(OwnedFd);
@@ -28,8 +28,8 @@ mod imp {
         }
 
         /// Sets the timer to a time, or to none.
-        pub(in super::super) fn set(&mut self, moment: Option<Moment>) -> io::Result<()> {
-            let nanos = moment.map_or(0, |moment| moment.0.max(1));
+        pub(in super::super) fn set(&mut self, time: Option<BootTime>) -> io::Result<()> {
+            let nanos = time.map_or(0, |time| time.0.max(1));
             let never = Timespec::default();
             let value = Timespec {
                 tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
@@ -60,18 +60,18 @@ mod imp {
 mod imp {
     use std::io;
 
-    use super::{Moment, PollFd, Timespec};
+    use super::{BootTime, PollFd, Timespec};
 
     /// The time to wait, which does not count suspensions of the machine.
-    pub(in super::super) struct Timer(Option<Moment>);
+    pub(in super::super) struct Timer(Option<BootTime>);
 
     impl Timer {
         pub(in super::super) fn new() -> io::Result<Self> {
             Ok(Self(None))
         }
 
-        pub(in super::super) fn set(&mut self, moment: Option<Moment>) -> io::Result<()> {
-            self.0 = moment;
+        pub(in super::super) fn set(&mut self, time: Option<BootTime>) -> io::Result<()> {
+            self.0 = time;
             Ok(())
         }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use mongolock::{LockError, LockEvents, LockFilter, LockProvider};
 use tokio::time::sleep;
 
-use self::page::{Page, Pulse};
+use self::page::{Pulse, WatchPage};
 use crate::cli::{ConnectionArguments, WatchArguments};
-use crate::exit::Ending;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// The pause between two checks whether a primary replies.
@@ -18,7 +18,7 @@ const PULSE: Duration = Duration::from_secs(1);
 pub(crate) async fn watch(
     arguments: WatchArguments,
     connection: &ConnectionArguments,
-) -> Result<Ending, Failure> {
+) -> Result<Exit, Failure> {
     let collections = connection.collections().await?;
     // Without change streams the library reads the locks once a second, and shorter holds would be missing here.
     let Some(stream) = collections.open_stream().await else {
@@ -34,7 +34,7 @@ pub(crate) async fn watch(
         None => LockFilter::new(),
     };
     let events = provider.admin().events(filter);
-    let page = Page::new(arguments.json);
+    let page = WatchPage::new(arguments.json);
     // Both run until a failure, which ends the program.
     Err(tokio::select! {
         failure = show(events, &page) => failure,
@@ -43,7 +43,7 @@ pub(crate) async fn watch(
 }
 
 /// Shows the events until a failure.
-async fn show(mut events: LockEvents, page: &Page) -> Failure {
+async fn show(mut events: LockEvents, page: &WatchPage) -> Failure {
     while let Some(event) = events.next().await {
         let shown = event.map_err(refused).and_then(|event| page.show(&event));
         if let Err(failure) = shown {
@@ -61,7 +61,7 @@ fn refused(error: LockError) -> Failure {
 
 /// Reports when no primary replies, and when one replies again. The events do not show that: they continue after an
 /// election, and a connection that is cut silently looks like one without events.
-async fn tell_outages(provider: &LockProvider, page: &Page) -> Failure {
+async fn tell_outages(provider: &LockProvider, page: &WatchPage) -> Failure {
     let mut is_gone = false;
     loop {
         sleep(PULSE).await;

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::json::{self, rfc3339};
-use crate::output::Output;
+use crate::output::StandardOutput;
 use crate::text::escaped;
 
 /// Standard output with the lines of `watch`.
-pub(super) struct Page {
-    output: RefCell<Output>,
+pub(super) struct WatchPage {
+    output: RefCell<StandardOutput>,
     as_json: bool,
 }
 
@@ -25,10 +25,10 @@ pub(super) enum Pulse {
     Back,
 }
 
-impl Page {
+impl WatchPage {
     pub(super) fn new(as_json: bool) -> Self {
         Self {
-            output: RefCell::new(Output::new()),
+            output: RefCell::new(StandardOutput::new()),
             as_json,
         }
     }

@@ -5,44 +5,44 @@ fn at(millis: i64) -> DateTime {
     DateTime::from_millis(millis)
 }
 
-fn key(name: &str) -> Key {
+fn key(name: &str) -> TurnKey {
     let name = name.to_owned();
-    Key { name, permit: None }
+    TurnKey { name, permit: None }
 }
 
 /// A hold with this number, which begins at this time.
-fn hold(number: i64, from: i64) -> Hold {
-    Hold {
+fn hold(number: i64, from: i64) -> TurnHold {
+    TurnHold {
         owner: Some(format!("web-{number}")),
         token: Some(number),
         acquired_at: Some(at(from)),
     }
 }
 
-fn event(what: What, time: i64) -> Event {
-    Event {
+fn event(what: What, time: i64) -> TurnEvent {
+    TurnEvent {
         what,
         at: at(time),
         key: key("a"),
-        hold: Hold::default(),
+        hold: TurnHold::default(),
     }
 }
 
-fn acquired(number: i64, time: i64) -> Event {
+fn acquired(number: i64, time: i64) -> TurnEvent {
     let hold = hold(number, time);
-    Event {
+    TurnEvent {
         hold,
         ..event(What::Acquired, time)
     }
 }
 
-fn ended(end: End, time: i64) -> Event {
+fn ended(end: TurnEnd, time: i64) -> TurnEvent {
     event(What::Ended(end), time)
 }
 
 /// The present document of a hold of the lock of this name.
-fn document(name: &str, end: Option<End>, hold: Hold, expires_at: i64) -> Document {
-    Document {
+fn document(name: &str, end: Option<TurnEnd>, hold: TurnHold, expires_at: i64) -> PresentDocument {
+    PresentDocument {
         key: key(name),
         hold,
         end,
@@ -51,14 +51,14 @@ fn document(name: &str, end: Option<End>, hold: Hold, expires_at: i64) -> Docume
 }
 
 /// The document of a lock that is held, or whose lease is over.
-fn present(end: End, number: i64, from: i64, expires_at: i64) -> Document {
+fn present(end: TurnEnd, number: i64, from: i64, expires_at: i64) -> PresentDocument {
     document("a", Some(end), hold(number, from), expires_at)
 }
 
 /// The document of a lock that was released, which keeps the time of the acquisition and the token.
-fn released(number: i64, from: i64) -> Document {
+fn released(number: i64, from: i64) -> PresentDocument {
     let owner = None;
-    let hold = Hold {
+    let hold = TurnHold {
         owner,
         ..hold(number, from)
     };
@@ -78,7 +78,7 @@ fn shown(turns: &[Turn]) -> Vec<String> {
 }
 
 /// The turns of these events, with documents that were read since this time.
-fn turns(events: Vec<Event>, documents: Vec<Document>, read_at: i64) -> Vec<Turn> {
+fn turns(events: Vec<TurnEvent>, documents: Vec<PresentDocument>, read_at: i64) -> Vec<Turn> {
     let mut turns = Turns::default();
     for event in events {
         turns.add(event);
@@ -88,14 +88,14 @@ fn turns(events: Vec<Event>, documents: Vec<Document>, read_at: i64) -> Vec<Turn
 }
 
 /// The lines of these turns.
-fn all(events: Vec<Event>, documents: Vec<Document>) -> Vec<String> {
+fn all(events: Vec<TurnEvent>, documents: Vec<PresentDocument>) -> Vec<String> {
     shown(&turns(events, documents, 0))
 }
 
 #[test]
 fn a_lease_that_changes_hands_is_one_turn() {
-    let resumed = Event {
-        hold: Hold {
+    let resumed = TurnEvent {
+        hold: TurnHold {
             token: Some(2),
             ..hold(1, 10)
         },
@@ -107,41 +107,41 @@ fn a_lease_that_changes_hands_is_one_turn() {
         acquired(1, 10),
         detached.clone(),
         resumed,
-        ended(End::Released, 40),
+        ended(TurnEnd::Released, 40),
     ];
     let turns = turns(events, vec![], 0);
     assert_eq!(shown(&turns), ["web-1 10-40 released"]);
     assert_eq!(turns[0].hold.token, Some(2), "it is the last one");
     // The turn has begun before the events.
     detached.hold.acquired_at = None;
-    let lines = all(vec![detached], vec![present(End::Held, 1, 10, 1010)]);
+    let lines = all(vec![detached], vec![present(TurnEnd::Held, 1, 10, 1010)]);
     assert_eq!(lines, ["web-1 10-? held"]);
 }
 
 #[test]
 fn the_present_document_completes_its_turn_only() {
-    let held = || vec![present(End::Held, 1, 5, 1010)];
+    let held = || vec![present(TurnEnd::Held, 1, 5, 1010)];
     assert_eq!(all(vec![], held()), ["web-1 5-? held"]);
     assert_eq!(all(vec![acquired(1, 5)], held()), ["web-1 5-? held"]);
     // Events that came after the read of the document.
     assert_eq!(
-        all(vec![ended(End::Released, 20)], held()),
+        all(vec![ended(TurnEnd::Released, 20)], held()),
         ["web-1 5-20 released"]
     );
-    let expired = || vec![present(End::Expired, 1, 5, 15)];
+    let expired = || vec![present(TurnEnd::Expired, 1, 5, 15)];
     assert_eq!(all(vec![acquired(1, 5)], expired()), ["web-1 5-15 expired"]);
     assert_eq!(all(vec![], expired()), ["web-1 5-15 expired"]);
     // A release keeps the time of the acquisition and the token, but not the owner.
     let released = || vec![released(2, 20)];
     assert_eq!(all(vec![], released()), [""; 0]);
     assert_eq!(
-        all(vec![ended(End::Released, 30)], released()),
+        all(vec![ended(TurnEnd::Released, 30)], released()),
         ["? 20-30 released"]
     );
     let events = vec![
-        ended(End::Released, 10),
+        ended(TurnEnd::Released, 10),
         acquired(2, 20),
-        ended(End::Released, 30),
+        ended(TurnEnd::Released, 30),
     ];
     assert_eq!(
         all(events, released()),
@@ -162,12 +162,12 @@ fn a_turn_without_a_document_is_over() {
 fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
     let events = vec![
         acquired(1, 10),
-        ended(End::Done, 20),
-        ended(End::Released, 30),
-        ended(End::ExpiredBy, 40),
+        ended(TurnEnd::Done, 20),
+        ended(TurnEnd::Released, 30),
+        ended(TurnEnd::ExpiredBy, 40),
     ];
     assert_eq!(all(events, vec![]), ["web-1 10-20 done"]);
-    assert_eq!(all(vec![ended(End::ExpiredBy, 40)], vec![]), [""; 0]);
+    assert_eq!(all(vec![ended(TurnEnd::ExpiredBy, 40)], vec![]), [""; 0]);
 }
 
 /// A turn is shown if a part of it lies in the window.
@@ -181,10 +181,10 @@ fn a_window_has_the_turns_that_touch_it() {
         (90, 99, &["web-2 30-? held"]),
     ] {
         let mut turns = Turns::default();
-        for event in [acquired(1, 10), ended(End::Released, 20), acquired(2, 30)] {
+        for event in [acquired(1, 10), ended(TurnEnd::Released, 20), acquired(2, 30)] {
             turns.add(event);
         }
-        turns.complete(vec![present(End::Held, 2, 30, 1030)], at(0));
+        turns.complete(vec![present(TurnEnd::Held, 2, 30, 1030)], at(0));
         let shown = shown(&turns.latest_first(at(since), at(until)));
         assert_eq!(shown, wanted, "{since} to {until}");
     }

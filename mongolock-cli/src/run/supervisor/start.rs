@@ -15,7 +15,7 @@ use super::super::notices::Notices;
 use super::super::renewals::Renewals;
 use super::super::terminal::Foreground;
 use super::{Supervisor, TICK};
-use crate::acquire::{Hold, Signals};
+use crate::acquire::{CommandHold, Signals};
 
 /// How long the guardian may take to start.
 const START_LIMIT: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const START_LIMIT: Duration = Duration::from_secs(5);
 impl<'a> Supervisor<'a> {
     /// Starts the guardian, and waits until it keeps the limits of the lease.
     pub(in super::super) fn start(
-        hold: &'a Hold,
+        hold: &'a CommandHold,
         mut clock: LeaseClock,
         failures: Failures,
         mut signals: Signals,
