@@ -13,18 +13,18 @@ use syn::{Attribute, Expr, ExprClosure, ExprPath, Ident, LitBool, LitInt, LitStr
 pub(crate) use self::names::ListedName;
 use self::value::{is_end, is_next_argument, is_parenthesised, skip, skip_value, whole};
 use crate::error::{Errors, argument};
-use crate::key::{DurationKey, Key};
+use crate::key::{Arg, DurationKey};
 use crate::string_literal::StringLiteral;
 
 /// The arguments as written.
 #[derive(Default)]
 pub(crate) struct Args {
     /// The valid keys that were written, also those whose value could not be read.
-    given: Vec<Key>,
+    given: Vec<Arg>,
     /// The keys that a misspelt key or a value without a key probably means.
-    presumed: Vec<Key>,
+    presumed: Vec<Arg>,
     /// The arguments whose value is a string literal, each with its key as written.
-    literals: Vec<(Key, Ident, StringLiteral)>,
+    literals: Vec<(Arg, Ident, StringLiteral)>,
     /// The value of `name` if it is an expression and not a string literal.
     pub(crate) name: Option<Expr>,
     /// The elements of `name`, if its value is a list; those that could be read.
@@ -58,27 +58,27 @@ impl Args {
     }
 
     /// Whether the argument was written, correctly or not: a misspelt argument is not reported as missing as well.
-    pub(crate) fn mentions(&self, key: Key) -> bool {
+    pub(crate) fn mentions(&self, key: Arg) -> bool {
         self.given.contains(&key) || self.presumed.contains(&key)
     }
 
     /// The keys, as written, of the arguments that let the work succeed only once.
     pub(crate) fn once_keys(&self) -> impl Iterator<Item = &Ident> {
         let once_at = self.once_at.as_ref().map(|(key, _)| key);
-        let once_per = self.literal(Key::Duration(DurationKey::OncePer));
+        let once_per = self.literal(Arg::Duration(DurationKey::OncePer));
         let once_per = once_per.map(|(key, _)| key);
         self.once.iter().chain(once_at).chain(once_per)
     }
 
     /// The key as written and the string literal of an argument.
-    pub(crate) fn literal(&self, key: Key) -> Option<(&Ident, &StringLiteral)> {
+    pub(crate) fn literal(&self, key: Arg) -> Option<(&Ident, &StringLiteral)> {
         let mut literals = self.literals.iter();
         let found = literals.find(|(given, ..)| *given == key);
         found.map(|(_, ident, literal)| (ident, literal))
     }
 
     /// The one of two string literals that comes later in the attribute.
-    pub(crate) fn later_literal(&self, one: Key, other: Key) -> Option<&StringLiteral> {
+    pub(crate) fn later_literal(&self, one: Arg, other: Arg) -> Option<&StringLiteral> {
         self.literals
             .iter()
             .rev()
@@ -104,22 +104,22 @@ impl Args {
             errors.push(ident.span(), argument::no_value(key));
             return skip(input).map(drop);
         }
-        if !matches!(key, Key::Provider | Key::OnceAt) && is_parenthesised(input) {
+        if !matches!(key, Arg::Provider | Arg::OnceAt) && is_parenthesised(input) {
             let value = skip(input)?;
             let write = suggestion::assignment(key, &value);
             errors.push_spanned(value, argument::parenthesised(key, &write));
             return Ok(());
         }
         match key {
-            Key::Once => self.once(ident, input, errors)?,
-            Key::Permits => self.permits(ident, input, errors)?,
-            Key::OnceAt => self.once_at = expression(key, input, errors)?.map(|tick| (ident, tick)),
-            Key::Provider => self.provider = expression(key, input, errors)?,
-            Key::Crate => self.crate_path(input, errors)?,
-            Key::Name if input.peek(token::Bracket) => self.name_list = Some(names::list(input, errors)?),
-            Key::Name if self.lock_name(input) => {}
-            Key::OnBusy if self.busy_function(input) => {}
-            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
+            Arg::Once => self.once(ident, input, errors)?,
+            Arg::Permits => self.permits(ident, input, errors)?,
+            Arg::OnceAt => self.once_at = expression(key, input, errors)?.map(|tick| (ident, tick)),
+            Arg::Provider => self.provider = expression(key, input, errors)?,
+            Arg::Crate => self.crate_path(input, errors)?,
+            Arg::Name if input.peek(token::Bracket) => self.name_list = Some(names::list(input, errors)?),
+            Arg::Name if self.lock_name(input) => {}
+            Arg::OnBusy if self.busy_function(input) => {}
+            Arg::Name | Arg::Duration(_) | Arg::AcquireTimeout | Arg::OnBusy | Arg::OnLost | Arg::Release => {
                 self.string(ident, key, input, errors)?;
             }
         }
@@ -135,12 +135,12 @@ impl Args {
     }
 
     /// Reads the key of an argument; a value without a key and an unknown key are reported.
-    fn key(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<(Ident, Key)>> {
-        if !self.mentions(Key::Name) && names::is_alone(&input.fork()) {
+    fn key(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<(Ident, Arg)>> {
+        if !self.mentions(Arg::Name) && names::is_alone(&input.fork()) {
             let name = skip_value(input)?;
             let message = argument::name_alone(suggestion::without_parentheses(name.clone()));
             errors.push_spanned(name, message);
-            self.presumed.push(Key::Name);
+            self.presumed.push(Arg::Name);
             return Ok(None);
         }
         if !input.peek(Ident::peek_any) {
@@ -149,15 +149,15 @@ impl Args {
         }
         let ident = input.call(Ident::parse_any)?;
         let word = ident.to_string();
-        if let Some(key) = Key::find(&word) {
+        if let Some(key) = Arg::find(&word) {
             return Ok(Some((ident, key)));
         }
-        let choice = Key::with_choice(&word).filter(|_| is_end(input) || is_true(input));
+        let choice = Arg::with_choice(&word).filter(|_| is_end(input) || is_true(input));
         match choice {
             Some(key) => errors.push(ident.span(), argument::value_alone(key, &word)),
             None => errors.push(ident.span(), argument::unknown(&word)),
         }
-        self.presumed.extend(choice.or_else(|| Key::meant(&word)));
+        self.presumed.extend(choice.or_else(|| Arg::meant(&word)));
         Ok(None)
     }
 
@@ -165,7 +165,7 @@ impl Args {
     fn string(
         &mut self,
         key_ident: Ident,
-        key: Key,
+        key: Arg,
         input: ParseStream<'_>,
         errors: &mut Errors,
     ) -> syn::Result<()> {
@@ -178,7 +178,7 @@ impl Args {
         }
         let value = skip_value(input)?;
         let message = match suggestion::instead(key, &value) {
-            None if key == Key::OnBusy && syn::parse2::<ExprClosure>(value.clone()).is_ok() => {
+            None if key == Arg::OnBusy && syn::parse2::<ExprClosure>(value.clone()).is_ok() => {
                 argument::closure().to_owned()
             }
             write => argument::not_a_string(key, write, suggestion::constant(&value).as_deref()),
@@ -197,7 +197,7 @@ impl Args {
     fn busy_function(&mut self, input: ParseStream<'_>) -> bool {
         self.on_busy = whole(input, |path: &ExprPath| {
             let word = path.path.get_ident().map(|word| word.to_string().to_lowercase());
-            !word.is_some_and(|word| Key::OnBusy.choices().contains(&word.as_str()))
+            !word.is_some_and(|word| Arg::OnBusy.choices().contains(&word.as_str()))
         });
         self.on_busy.is_some()
     }
@@ -241,7 +241,7 @@ impl Args {
 }
 
 /// Reads a value that is an expression.
-fn expression(key: Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Expr>> {
+fn expression(key: Arg, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Expr>> {
     let ahead = input.fork().parse::<Expr>();
     if ahead.is_ok_and(|value| !matches!(value, Expr::Assign(_))) {
         return input.parse().map(Some);
@@ -269,7 +269,7 @@ fn end(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
 }
 
 /// Reports an argument whose value follows a colon or is in parentheses, as in `expiry("30s")`, and skips it.
-fn no_equals(key: Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+fn no_equals(key: Arg, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     let place = input.fork().parse::<TokenTree>()?;
     input.parse::<Option<Token![:]>>()?;
     let write = suggestion::assignment(key, &skip(input)?);

@@ -17,12 +17,12 @@ use crate::template::{self, Access, Piece, Placeholder, Root, TemplateMistake};
 #[derive(Debug)]
 pub(crate) enum Part {
     Text(String),
-    Value(Value),
+    Value(BoundValue),
 }
 
 /// An argument or a constant, or a part of one, whose value is filled in when the function is called.
 #[derive(Debug)]
-pub(crate) struct Value {
+pub(crate) struct BoundValue {
     /// The placeholder as written, which the error about an empty value quotes.
     pub(crate) written: String,
     /// The argument: its source position is that of the placeholder, and its hygiene is that of the argument. Or the
@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
         separator: Option<char>,
         template: &StringLiteral,
         errors: &mut Errors,
-    ) -> Option<Value> {
+    ) -> Option<BoundValue> {
         let written = &template.value()[placeholder.range.clone()];
         let span = template.span_of(placeholder.range.clone());
         let lock_argument = self.function.lock_argument.as_ref().and_then(LockArgument::name);
@@ -113,7 +113,7 @@ impl<'a> Scope<'a> {
         if let Some(method) = first.filter(|method| method.starts_with("into_")) {
             errors.push(span, consumes(written, method));
         }
-        Some(Value {
+        Some(BoundValue {
             written: written.to_owned(),
             root,
             steps: placeholder.steps.clone(),

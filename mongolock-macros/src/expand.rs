@@ -5,20 +5,20 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprReference, Path, Token, Type};
 
 use crate::async_trait::BoxedFuture;
-use crate::bind::{Part, Value};
+use crate::bind::{BoundValue, Part};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
 use crate::identifier::identifier;
-use crate::key::{DurationKey, Key};
+use crate::key::{Arg, DurationKey};
 use crate::lock_argument::LockArgument;
 use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Access;
-use crate::validate::{Lock, LockName, LockNames, OnBusy, Timeout};
+use crate::validate::{BusyPolicy, CheckedLock, LockNames, NameSource, Timeout};
 
 /// The function with its body under the lock.
-pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
+pub(crate) fn expand(function: &Function, lock: &CheckedLock, shape: Shape) -> TokenStream {
     let head = &function.head;
     match shape {
         Shape::Async { returned } => {
@@ -47,16 +47,16 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
 
 /// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
 /// none can clash with a variable of the user, and every path is absolute.
-fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn locked_body(function: &Function, lock: &CheckedLock, returned: &Type, block: &Group) -> TokenStream {
     let written = returned;
     let returned = &erase_opaque_types(written);
     let call = build_call(lock);
     let name = build_name(lock);
     let private = private_module(lock);
     let acquire = match &lock.on_busy {
-        OnBusy::Wait => quote!(wait),
-        OnBusy::Fail => quote!(fail),
-        OnBusy::Skip | OnBusy::Call(_) => quote!(skip),
+        BusyPolicy::Wait => quote!(wait),
+        BusyPolicy::Fail => quote!(fail),
+        BusyPolicy::Skip | BusyPolicy::Call(_) => quote!(skip),
     };
     let has_marks = lock.is_once
         || lock.tick.is_some()
@@ -70,8 +70,8 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     };
     // The error comes first: of two errors about a type the compiler reports the first one.
     let not_acquired = match &lock.on_busy {
-        OnBusy::Wait | OnBusy::Fail => failed,
-        OnBusy::Skip => {
+        BusyPolicy::Wait | BusyPolicy::Fail => failed,
+        BusyPolicy::Skip => {
             let skipped = outcome::skipped(&private, returned);
             quote_spanned! {Span::mixed_site()=>
                 match #private::skips(error) {
@@ -80,7 +80,7 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
                 }
             }
         }
-        OnBusy::Call(busy_function) => {
+        BusyPolicy::Call(busy_function) => {
             let answer = outcome::answered(busy_function, returned);
             quote_spanned! {Span::mixed_site()=>
                 match #private::busy(error) {
@@ -106,7 +106,7 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
 /// `?` and tail expression; it is outside the block, so that items of the user cannot shadow the type. The `match` with
 /// one arm keeps the braces of the block, which have the source position that errors and lints need, without a lint
 /// about unnecessary braces.
-fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn run_body(function: &Function, lock: &CheckedLock, returned: &Type, block: &Group) -> TokenStream {
     let (start, _) = first_and_last_span(returned);
     let anchor = quote_spanned! {start=>
         if let ::core::option::Option::Some(returned) = ::core::option::Option::None::<#returned> {
@@ -144,9 +144,9 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
 
 /// The keywords `async move` of the body's future. The compiler reports there a variable that the body uses although
 /// the name or the provider has moved it, so they have the position of that value, or that of the attribute.
-fn async_move(lock: &Lock) -> TokenStream {
+fn async_move(lock: &CheckedLock) -> TokenStream {
     let value = match &lock.names {
-        LockNames::One(LockName::Value(value)) => Some(value),
+        LockNames::One(NameSource::Value(value)) => Some(value),
         _ => lock.provider.as_ref(),
     };
     let (start, end) = first_and_last_span(value);
@@ -155,7 +155,7 @@ fn async_move(lock: &Lock) -> TokenStream {
 }
 
 /// The call with its provider and its options.
-fn build_call(lock: &Lock) -> TokenStream {
+fn build_call(lock: &CheckedLock) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
     let call = match &lock.provider {
@@ -184,11 +184,11 @@ fn by_reference(value: &Expr) -> TokenTree {
 }
 
 /// The method calls that set the options; the provider's value applies to an option that is not set.
-fn options(lock: &Lock) -> TokenStream {
+fn options(lock: &CheckedLock) -> TokenStream {
     let span = Span::mixed_site();
     let mut options = TokenStream::new();
     for (key, millis) in &lock.durations {
-        let setter = identifier(Key::Duration(*key).as_str(), span);
+        let setter = identifier(Arg::Duration(*key).as_str(), span);
         let duration = duration(*millis);
         options.extend(quote_spanned!(span=> .#setter(#duration)));
     }
@@ -228,7 +228,7 @@ fn duration(millis: u64) -> TokenStream {
 }
 
 /// The lock name, or an array of the names.
-fn build_name(lock: &Lock) -> TokenStream {
+fn build_name(lock: &CheckedLock) -> TokenStream {
     match &lock.names {
         LockNames::One(name) => rendered_name(lock, name),
         LockNames::Several(names) => {
@@ -239,16 +239,16 @@ fn build_name(lock: &Lock) -> TokenStream {
 }
 
 /// A name with the values of its placeholders.
-fn rendered_name(lock: &Lock, name: &LockName) -> TokenStream {
+fn rendered_name(lock: &CheckedLock, name: &NameSource) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
     match name {
-        LockName::Template { template, parts } => {
+        NameSource::Template { template, parts } => {
             let parts = rendered_parts(parts);
             quote_spanned!(span=> #private::NameBuilder::of_template(#template) #parts)
         }
         // The value lives in this statement only, so a borrow in it is not part of the future.
-        LockName::Value(value) => {
+        NameSource::Value(value) => {
             let (start, _) = first_and_last_span(value);
             let declared = quote_spanned!(start=> #private::declared_lock_name);
             let argument = by_reference(value);
@@ -278,8 +278,8 @@ pub(crate) fn rendered_parts(parts: &[Part]) -> TokenStream {
 
 /// A reference to the value of a placeholder, so that the body can still move the argument. The first method is called on
 /// a reference: it can neither consume the argument nor change it before the lock is held.
-fn reference(value: &Value) -> TokenStream {
-    let Value {
+fn reference(value: &BoundValue) -> TokenStream {
+    let BoundValue {
         root, steps, span, ..
     } = value;
     // The span is not that of the root, which the compiler takes for the user's code: its suggestions would then change
@@ -317,7 +317,7 @@ fn step(step: &Access, span: Span) -> TokenStream {
 }
 
 /// The path of the module that the expansion uses.
-fn private_module(lock: &Lock) -> TokenStream {
+fn private_module(lock: &CheckedLock) -> TokenStream {
     let runtime = runtime_crate(lock.crate_path.as_ref());
     quote_spanned!(Span::mixed_site()=> #runtime::attribute)
 }

@@ -2,9 +2,9 @@
 
 use crate::similar;
 
-/// An argument of the attribute.
+/// The name of an argument of the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum Arg {
     Name,
     Duration(DurationKey),
     AcquireTimeout,
@@ -27,7 +27,7 @@ pub(crate) enum DurationKey {
     OncePer,
 }
 
-impl Key {
+impl Arg {
     /// Every argument, in the order in which messages list them and in which the rules check them.
     pub(crate) const ALL: [Self; 14] = [
         Self::Name,

@@ -22,6 +22,7 @@ pub(crate) fn first_use<'a>(expr: &'a Expr, name: &Ident) -> Option<&'a Ident> {
     search.found
 }
 
+/// The search for a use of an argument in an expression.
 struct Search<'a> {
     name: Ident,
     /// Whether a variable that the expression declares itself has the name here.

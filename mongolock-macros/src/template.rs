@@ -49,7 +49,7 @@ pub(crate) enum Access {
 
 /// Parses a template to the pieces that are valid, and to the mistakes, each with its position in bytes.
 pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, TemplateMistake)>) {
-    let mut reader = Reader {
+    let mut reader = TemplateReader {
         template,
         at: 0,
         pieces: Vec::new(),
@@ -118,8 +118,8 @@ impl TemplateMistake {
     }
 }
 
-/// The state of the parser.
-struct Reader<'a> {
+/// The parser of a template.
+struct TemplateReader<'a> {
     template: &'a str,
     /// The number of bytes that have been read.
     at: usize,
@@ -127,7 +127,7 @@ struct Reader<'a> {
     mistakes: Vec<(Range<usize>, TemplateMistake)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TemplateReader<'a> {
     /// The text that has not been read yet.
     fn rest(&self) -> &'a str {
         &self.template[self.at..]

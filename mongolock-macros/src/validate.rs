@@ -7,13 +7,13 @@ use std::ops::RangeInclusive;
 use proc_macro2::Span;
 use syn::{Expr, Path};
 
-pub(crate) use self::names::{LockName, LockNames};
+pub(crate) use self::names::{LockNames, NameSource};
 use crate::args::Args;
 use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
 use crate::error::{self, Errors, argument, lock_argument};
 use crate::function::Function;
-use crate::key::{DurationKey, Key};
+use crate::key::{Arg, DurationKey};
 use crate::string_literal::StringLiteral;
 
 /// The shortest accepted `expiry`, in milliseconds; it equals the bound that the runtime checks.
@@ -29,7 +29,7 @@ const MAX_PERMITS: u32 = 1000;
 const MAX_PERIOD: u64 = 366 * DAY;
 
 /// A lock that can be expanded.
-pub(crate) struct Lock {
+pub(crate) struct CheckedLock {
     pub(crate) names: LockNames,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
@@ -41,7 +41,7 @@ pub(crate) struct Lock {
     pub(crate) is_once: bool,
     /// The scheduled time that `once_at` gives.
     pub(crate) tick: Option<Expr>,
-    pub(crate) on_busy: OnBusy,
+    pub(crate) on_busy: BusyPolicy,
     pub(crate) continues_when_lost: bool,
     /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
     pub(crate) await_release: Option<bool>,
@@ -62,7 +62,7 @@ pub(crate) enum Timeout {
 
 /// What a call does while another holder has the lock.
 #[derive(Clone)]
-pub(crate) enum OnBusy {
+pub(crate) enum BusyPolicy {
     Wait,
     Skip,
     Fail,
@@ -71,23 +71,23 @@ pub(crate) enum OnBusy {
 }
 
 /// Validates the arguments for this function; the result is meaningful only if no error was added.
-pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
+pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> CheckedLock {
     let names = names::names(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
     let on_busy = match &args.on_busy {
-        Some(path) => OnBusy::Call(BusyFunction::new(path.clone(), function, errors)),
+        Some(path) => BusyPolicy::Call(BusyFunction::new(path.clone(), function, errors)),
         None => choice(
             &args,
-            Key::OnBusy,
-            &[OnBusy::Wait, OnBusy::Skip, OnBusy::Fail],
+            Arg::OnBusy,
+            &[BusyPolicy::Wait, BusyPolicy::Skip, BusyPolicy::Fail],
             errors,
         ),
     };
-    let continues_when_lost = choice(&args, Key::OnLost, &[false, true], errors);
+    let continues_when_lost = choice(&args, Arg::OnLost, &[false, true], errors);
     let await_release = args
-        .literal(Key::Release)
-        .map(|_| choice(&args, Key::Release, &[true, false], errors));
+        .literal(Arg::Release)
+        .map(|_| choice(&args, Arg::Release, &[true, false], errors));
     check_timeout(&args, &on_busy, acquire_timeout, errors);
     check_once(&args, errors);
     let permits = permits(&args, errors);
@@ -97,7 +97,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     if let Some((_, tick)) = &args.once_at {
         names::check_lock_argument(tick, function, lock_argument::in_tick, errors);
     }
-    Lock {
+    CheckedLock {
         names,
         durations,
         acquire_timeout,
@@ -113,11 +113,11 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
 }
 
 /// Reports a timeout that has no effect together with `on_busy`.
-fn check_timeout(args: &Args, on_busy: &OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
-    if let Some((key, _)) = args.literal(Key::AcquireTimeout) {
+fn check_timeout(args: &Args, on_busy: &BusyPolicy, timeout: Option<Timeout>, errors: &mut Errors) {
+    if let Some((key, _)) = args.literal(Arg::AcquireTimeout) {
         match (on_busy, timeout) {
-            (OnBusy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
-            (OnBusy::Skip | OnBusy::Call(_), Some(Timeout::Unlimited)) => {
+            (BusyPolicy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
+            (BusyPolicy::Skip | BusyPolicy::Call(_), Some(Timeout::Unlimited)) => {
                 errors.push(key.span(), error::duration::endless_skip());
             }
             _ => {}
@@ -151,7 +151,7 @@ fn check_once(args: &Args, errors: &mut Errors) {
     if let Some(other) = args.once_keys().nth(1) {
         errors.push(other.span(), argument::once_twice());
     }
-    if let Some((min_hold, _)) = args.literal(Key::Duration(DurationKey::MinHold)) {
+    if let Some((min_hold, _)) = args.literal(Arg::Duration(DurationKey::MinHold)) {
         errors.push(min_hold.span(), argument::once_with_min_hold());
     }
     if args.name_list.is_some() {
@@ -162,8 +162,8 @@ fn check_once(args: &Args, errors: &mut Errors) {
 /// Reads and checks every duration that was given.
 fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
     let mut read = Vec::new();
-    for key in Key::ALL {
-        if let Key::Duration(duration_key) = key
+    for key in Arg::ALL {
+        if let Arg::Duration(duration_key) = key
             && let Some((_, literal)) = args.literal(key)
         {
             let (bounds, shown) = bounds(duration_key);
@@ -189,9 +189,9 @@ fn check_holds(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Error
     let millis = |wanted| durations.iter().find(|(key, _)| *key == wanted);
     if let [Some((_, min)), Some((_, max))] = keys.map(millis)
         && max < min
-        && let [Some((_, min)), Some((_, max))] = keys.map(|key| args.literal(Key::Duration(key)))
+        && let [Some((_, min)), Some((_, max))] = keys.map(|key| args.literal(Arg::Duration(key)))
     {
-        let [min_key, max_key] = keys.map(Key::Duration);
+        let [min_key, max_key] = keys.map(Arg::Duration);
         let later = args.later_literal(min_key, max_key);
         let span = later.map_or_else(Span::call_site, StringLiteral::span);
         let message = error::duration::lost_within_min_hold(min.value(), max.value());
@@ -201,7 +201,7 @@ fn check_holds(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Error
 
 /// Parses a duration and checks its bounds, which `shown` states to users.
 fn duration(
-    key: Key,
+    key: Arg,
     literal: &StringLiteral,
     bounds: RangeInclusive<u64>,
     shown: &str,
@@ -219,7 +219,7 @@ fn duration(
 
 /// Reads `acquire_timeout`.
 fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
-    let key = Key::AcquireTimeout;
+    let key = Arg::AcquireTimeout;
     let (_, literal) = args.literal(key)?;
     if literal.value() == "none" {
         return Some(Timeout::Unlimited);
@@ -234,8 +234,8 @@ fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
     .map(Timeout::After)
 }
 
-/// Reads a choice: `values` are in the order of `Key::choices`, and the first is the default.
-fn choice<T: Clone>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
+/// Reads a choice: `values` are in the order of `Arg::choices`, and the first is the default.
+fn choice<T: Clone>(args: &Args, key: Arg, values: &[T], errors: &mut Errors) -> T {
     let Some((_, literal)) = args.literal(key) else {
         return values[0].clone();
     };

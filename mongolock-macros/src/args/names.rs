@@ -7,7 +7,7 @@ use syn::{Expr, Ident, Lit, LitStr, Path, Token, bracketed};
 use super::suggestion::without_parentheses;
 use super::value::{skip_value, whole};
 use crate::error::{Errors, argument};
-use crate::key::Key;
+use crate::key::Arg;
 use crate::string_literal::StringLiteral;
 
 /// An element of a list of names.
@@ -29,7 +29,7 @@ pub(super) fn list(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<V
         if let Some(literal) = whole::<LitStr>(&list, |_| true) {
             match literal.suffix() {
                 "" => names.push(ListedName::Template(StringLiteral::new(&literal))),
-                suffix => errors.push(literal.span(), argument::suffixed(Key::Name, suffix)),
+                suffix => errors.push(literal.span(), argument::suffixed(Arg::Name, suffix)),
             }
         } else if let Some(value) = whole(&list, is_declared) {
             names.push(ListedName::Value(value));
@@ -70,8 +70,8 @@ fn is_name(expr: &Expr) -> bool {
         Some(word) => {
             let text = word.to_string();
             is_upper_case(word)
-                && Key::meant(&text)
-                    .or(Key::with_choice(&text.to_lowercase()))
+                && Arg::meant(&text)
+                    .or(Arg::with_choice(&text.to_lowercase()))
                     .is_none()
         }
         None => true,

@@ -5,17 +5,17 @@ use quote::ToTokens;
 use syn::{Expr, ExprLit, ExprPath, Lit, Member, PathArguments, TypePath};
 
 use crate::format_call;
-use crate::key::Key;
+use crate::key::Arg;
 use crate::written::written;
 
 /// The argument with this value after its `=`, with quotes if it needs them.
-pub(super) fn assignment(key: Key, value: &TokenStream) -> String {
+pub(super) fn assignment(key: Arg, value: &TokenStream) -> String {
     let value = without_parentheses(value.clone());
     let has_comma = |token: TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',');
     match with_quotes(key, &value) {
         Some(write) => write,
         None if value.is_empty() => key.example().to_owned(),
-        None if key == Key::Name && value.clone().into_iter().any(has_comma) => {
+        None if key == Arg::Name && value.clone().into_iter().any(has_comma) => {
             format!("name = [{}]", written(value))
         }
         None => format!("{} = {}", key.as_str(), written(value)),
@@ -23,20 +23,20 @@ pub(super) fn assignment(key: Key, value: &TokenStream) -> String {
 }
 
 /// The argument instead of one whose value is not a string literal, if that makes it valid.
-pub(super) fn instead(key: Key, value: &TokenStream) -> Option<String> {
+pub(super) fn instead(key: Arg, value: &TokenStream) -> Option<String> {
     match key {
-        Key::Name => format_call::template(value).map(|template| format!("name = {template:?}")),
-        Key::OnBusy => with_quotes(key, value).or_else(|| function(value)),
+        Arg::Name => format_call::template(value).map(|template| format!("name = {template:?}")),
+        Arg::OnBusy => with_quotes(key, value).or_else(|| function(value)),
         _ => with_quotes(key, value),
     }
 }
 
 /// The argument with its value in quotes, such as `expiry = "30s"` for `30`, if that makes it valid.
-fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
+fn with_quotes(key: Arg, value: &TokenStream) -> Option<String> {
     let mut tokens = value.clone().into_iter();
     let word = match (tokens.next()?, tokens.next()) {
         (TokenTree::Ident(_), Some(_)) => constructed_duration(value)?,
-        (TokenTree::Ident(word), None) if key != Key::Name => word.to_string().to_lowercase(),
+        (TokenTree::Ident(word), None) if key != Arg::Name => word.to_string().to_lowercase(),
         (TokenTree::Literal(literal), None) => match Lit::new(literal) {
             Lit::Int(number) if number.suffix().is_empty() => format!("{}s", number.base10_digits()),
             Lit::Int(number) => number.to_string(),
@@ -45,10 +45,10 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
-        Key::AcquireTimeout if word == "none" => true,
-        Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Once | Key::OnceAt | Key::Permits | Key::Provider | Key::Crate => false,
+        Arg::OnBusy | Arg::OnLost | Arg::Release => key.choices().contains(&word.as_str()),
+        Arg::AcquireTimeout if word == "none" => true,
+        Arg::AcquireTimeout | Arg::Duration(_) => crate::duration::parse(&word).is_ok(),
+        Arg::Name | Arg::Once | Arg::OnceAt | Arg::Permits | Arg::Provider | Arg::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

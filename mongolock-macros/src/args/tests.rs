@@ -43,9 +43,9 @@ fn assert_refused(table: &str) {
 
 #[test]
 fn every_key_has_its_own_example() {
-    for key in Key::ALL {
-        assert_eq!(Key::find(key.as_str()), Some(key));
-        assert_eq!(Key::nearest(key.as_str()), Some(key));
+    for key in Arg::ALL {
+        assert_eq!(Arg::find(key.as_str()), Some(key));
+        assert_eq!(Arg::nearest(key.as_str()), Some(key));
         accepted(key.example());
     }
 }
@@ -67,7 +67,7 @@ fn a_misspelt_key_is_meant() {
     assert!(is_listed, "{unknown}");
     assert!(one("skip = false").starts_with("unknown argument `skip`"));
     for presumed in ["nam = \"x\"", "key = \"x\""] {
-        assert!(parse(presumed).0.mentions(Key::Name), "{presumed}");
+        assert!(parse(presumed).0.mentions(Arg::Name), "{presumed}");
     }
 }
 
@@ -92,12 +92,12 @@ fn the_function_of_on_busy_is_a_path() {
 fn what_follows_a_mistake_is_read() {
     let (args, errors) = parse(r#"name = Lock::A expiry = "1s" provider = p crate = c on_busy = "skip""#);
     assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
-    let expiry = Key::Duration(DurationKey::Expiry);
-    for key in [Key::Name, expiry, Key::Provider, Key::Crate, Key::OnBusy] {
+    let expiry = Arg::Duration(DurationKey::Expiry);
+    for key in [Arg::Name, expiry, Arg::Provider, Arg::Crate, Arg::OnBusy] {
         assert!(args.mentions(key));
     }
     let (args, errors) = parse(r#"#[cfg(x)] name = "x", #[a] #[b] expiry = "1s""#);
-    assert!(args.literal(Key::Name).is_some(), "{errors:?}");
+    assert!(args.literal(Arg::Name).is_some(), "{errors:?}");
     assert_eq!(errors.matches("compile_error").count(), 3, "{errors}");
     let all = r#"nam = "x", expiry = 3, expiry = "3s", skip, ttl = "x", crate = 5"#;
     assert_eq!(refused(all).len(), 6);
@@ -113,7 +113,7 @@ fn refuses_values_without_a_key() {
     ] {
         let (args, errors) = parse(&format!(r#"{value}, expiry = "1s""#));
         let message = "this value has no argument name: write `name = ";
-        assert!(errors.contains(message) && args.mentions(Key::Name), "{errors}");
+        assert!(errors.contains(message) && args.mentions(Arg::Name), "{errors}");
     }
     for other in ["Skip", "Expiry", r#"EXPIRY("3s")"#, "f(x)", "[]"] {
         assert!(!one(other).contains("this value has no argument name"), "{other}");

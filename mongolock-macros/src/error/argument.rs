@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use syn::ExprPath;
 
-use crate::key::Key;
+use crate::key::Arg;
 use crate::similar::nearest;
 use crate::written::written;
 
@@ -18,24 +18,24 @@ pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> 
 
 /// The names of all arguments.
 fn all_names() -> String {
-    list(Key::ALL.map(Key::as_str), "or")
+    list(Arg::ALL.map(Arg::as_str), "or")
 }
 
 pub(crate) fn unknown(written: &str) -> String {
-    if let Some((key, example)) = Key::synonym(written) {
+    if let Some((key, example)) = Arg::synonym(written) {
         return format!(
             "unknown argument `{written}`: it is called `{}` here: write `{example}`",
             key.as_str()
         );
     }
-    match Key::nearest(written) {
+    match Arg::nearest(written) {
         Some(key) => format!("unknown argument `{written}`: did you mean `{}`?", key.as_str()),
         None => format!("unknown argument `{written}`: expected {}", all_names()),
     }
 }
 
 /// The message about a value without its key, such as a bare `skip`.
-pub(crate) fn value_alone(key: Key, written: &str) -> String {
+pub(crate) fn value_alone(key: Arg, written: &str) -> String {
     format!(
         "`{written}` is a value and not an argument: write `{} = \"{written}\"`",
         key.as_str()
@@ -56,21 +56,21 @@ pub(crate) fn not_an_argument() -> String {
     )
 }
 
-pub(crate) fn repeated(key: Key) -> String {
+pub(crate) fn repeated(key: Arg) -> String {
     format!("`{0}` is given twice: keep one `{0}`", key.as_str())
 }
 
-pub(crate) fn no_value(key: Key) -> String {
+pub(crate) fn no_value(key: Arg) -> String {
     format!("`{}` needs a value: write `{}`", key.as_str(), key.example())
 }
 
 /// The message about `name: value` and `name(value)`.
-pub(crate) fn no_equals(key: Key, write: &str) -> String {
+pub(crate) fn no_equals(key: Arg, write: &str) -> String {
     format!("`{}` takes its value after `=`: write `{write}`", key.as_str())
 }
 
 /// The message about `name = (value)`.
-pub(crate) fn parenthesised(key: Key, write: &str) -> String {
+pub(crate) fn parenthesised(key: Arg, write: &str) -> String {
     format!(
         "`{}` takes its value without parentheses: write `{write}`",
         key.as_str()
@@ -86,20 +86,20 @@ pub(crate) fn no_comma() -> &'static str {
 }
 
 /// The message about a value that is not a string literal, perhaps the path of a constant.
-pub(crate) fn not_a_string(key: Key, write: Option<String>, constant: Option<&str>) -> String {
+pub(crate) fn not_a_string(key: Arg, write: Option<String>, constant: Option<&str>) -> String {
     let example = key.example();
     let reason = match constant {
         Some(constant) => format!(", because an attribute cannot read the constant `{constant}`"),
         None => String::new(),
     };
     match (key, write) {
-        (Key::OnBusy, Some(write)) if !write.ends_with('"') => {
+        (Arg::OnBusy, Some(write)) if !write.ends_with('"') => {
             format!("`on_busy` takes the path of a function: write `{write}`")
         }
-        (Key::OnBusy, None) => format!(
+        (Arg::OnBusy, None) => format!(
             "`on_busy` must be a string literal or the path of a function: write `{example}` or `on_busy = my_function`"
         ),
-        (Key::Name, None) => format!(
+        (Arg::Name, None) => format!(
             "`name` must be a string literal, or a path or struct expression of a type with `#[derive(LockName)]`: \
              write `{example}`"
         ),
@@ -136,7 +136,7 @@ pub(crate) fn same_template(written: &str) -> String {
     format!("the lock name `{written}` is given twice: a lock counts once, so remove one of the two")
 }
 
-pub(crate) fn suffixed(key: Key, suffix: &str) -> String {
+pub(crate) fn suffixed(key: Arg, suffix: &str) -> String {
     format!(
         "`{}` must be a plain string literal: remove the suffix `{suffix}`",
         key.as_str()
@@ -189,8 +189,8 @@ pub(crate) fn once_with_min_hold() -> &'static str {
     "`min_hold` has no effect with `once`, `once_at` or `once_per`, whose mark keeps the lock taken: remove one of the two"
 }
 
-pub(crate) fn not_an_expression(key: Key) -> String {
-    let gives = if key == Key::Provider {
+pub(crate) fn not_an_expression(key: Arg) -> String {
+    let gives = if key == Arg::Provider {
         "a `LockProvider`"
     } else {
         "the scheduled time"
@@ -199,10 +199,10 @@ pub(crate) fn not_an_expression(key: Key) -> String {
     format!("`{name}` must be an expression that gives {gives}: write `{example}`")
 }
 
-pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
+pub(crate) fn unknown_value(key: Arg, written: &str, known: &[&str]) -> String {
     let meant = if let Some(near) = nearest(written, known.iter().copied()) {
         format!("did you mean `{near}`?")
-    } else if key == Key::OnBusy && syn::parse_str::<ExprPath>(written).is_ok() {
+    } else if key == Arg::OnBusy && syn::parse_str::<ExprPath>(written).is_ok() {
         let known = list(known.iter().copied(), "or");
         format!("write {known}, or `on_busy = {written}` without quotes for a function")
     } else {

@@ -7,7 +7,7 @@ use syn::{Field, Type};
 
 use super::declaration::{Declaration, Variant};
 use super::language::{Hole, Values};
-use crate::bind::{self, Part, Value};
+use crate::bind::{self, BoundValue, Part};
 use crate::error::Errors;
 use crate::error::lock_name::{self, FieldMistake};
 use crate::string_literal::StringLiteral;
@@ -117,7 +117,7 @@ impl<'a> Pattern<'a> {
             separator,
         };
         self.language.push(Segment::Hole(hole));
-        self.parts.push(Part::Value(Value {
+        self.parts.push(Part::Value(BoundValue {
             written,
             root,
             steps: placeholder.steps.clone(),

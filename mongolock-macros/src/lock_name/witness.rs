@@ -56,6 +56,7 @@ fn render(template: &[Segment], values: &[String]) -> Option<String> {
     Some(name)
 }
 
+/// Finds separators in a text with escapes.
 trait FindUnescaped {
     /// The position of the first separator that is not part of an escape.
     fn find_unescaped(&self, separator: char) -> Option<usize>;

@@ -11,7 +11,7 @@ use crate::args::{Args, ListedName};
 use crate::bind::{self, Part};
 use crate::error::{Errors, argument, lock_argument};
 use crate::function::Function;
-use crate::key::Key;
+use crate::key::Arg;
 use crate::lock_argument::LockArgument;
 use crate::scope;
 use crate::string_literal::StringLiteral;
@@ -22,13 +22,13 @@ const MAX_NAMES: usize = 500;
 
 /// `name` as given.
 pub(crate) enum LockNames {
-    One(LockName),
+    One(NameSource),
     /// All or nothing.
-    Several(Vec<LockName>),
+    Several(Vec<NameSource>),
 }
 
 /// Where a lock name comes from.
-pub(crate) enum LockName {
+pub(crate) enum NameSource {
     /// A template, with its parts in their order.
     Template { template: String, parts: Vec<Part> },
     /// A value whose type has derived `LockName`.
@@ -74,15 +74,15 @@ fn push_at(name: &ListedName, message: String, errors: &mut Errors) {
 }
 
 /// Reads the only lock name.
-fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
+fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> NameSource {
     if let Some(value) = &args.name {
         return value_name(value, function, errors);
     }
-    let Some((_, literal)) = args.literal(Key::Name) else {
-        if !args.mentions(Key::Name) {
+    let Some((_, literal)) = args.literal(Arg::Name) else {
+        if !args.mentions(Arg::Name) {
             errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
         }
-        return LockName::Template {
+        return NameSource::Template {
             template: String::new(),
             parts: Vec::new(),
         };
@@ -91,21 +91,21 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
 }
 
 /// A name whose type declares it.
-fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) -> LockName {
+fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) -> NameSource {
     check_lock_name(value, function, errors);
     check_lock_argument(value, function, lock_argument::in_name, errors);
-    LockName::Value(value.clone())
+    NameSource::Value(value.clone())
 }
 
 /// A template; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn template_name(literal: &StringLiteral, function: Option<&Function>, errors: &mut Errors) -> LockName {
+fn template_name(literal: &StringLiteral, function: Option<&Function>, errors: &mut Errors) -> NameSource {
     let parts = if let Some(function) = function {
         bind::bind(literal, function, errors)
     } else {
         bind::pieces(literal, errors);
         Vec::new()
     };
-    LockName::Template {
+    NameSource::Template {
         template: literal.value().to_owned(),
         parts,
     }
@@ -122,7 +122,7 @@ fn check_lock_name(value: &Expr, function: Option<&Function>, errors: &mut Error
         && function.lock_argument.as_ref().and_then(LockArgument::name) != Some(word)
     {
         let write = format!("name = \"{}\"", word.unraw());
-        errors.push(word.span(), argument::not_a_string(Key::Name, Some(write), None));
+        errors.push(word.span(), argument::not_a_string(Arg::Name, Some(write), None));
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::samples::{rows, tokens};
 
 /// The result for these arguments on a function, and the messages.
-fn on(item: &str, args: &str) -> (Lock, String) {
+fn on(item: &str, args: &str) -> (CheckedLock, String) {
     let mut errors = Errors::default();
     let args = Args::parse(tokens(args), &mut errors);
     let function = Function::parse(tokens(item), &mut errors).ok();
@@ -15,7 +15,7 @@ fn on(item: &str, args: &str) -> (Lock, String) {
 
 const JOB: &str = "async fn job(&self, id: u8, r#type: u8, __arg1: u8) -> Result<(), E> {}";
 
-fn accepted(args: &str) -> Lock {
+fn accepted(args: &str) -> CheckedLock {
     let (lock, errors) = on(JOB, &format!(r#"name = "x", {args}"#));
     assert_eq!(errors, "");
     lock
