@@ -43,6 +43,7 @@ use crate::{FencingToken, LockError, permit_id};
 #[derive(Clone, PartialEq, Eq)]
 pub struct LeaseHandle(Arc<Inner>);
 
+/// The text of a handle, and what it says.
 #[derive(PartialEq, Eq)]
 struct Inner {
     text: String,

@@ -23,6 +23,7 @@ thread_local! {
     static REPORTER: RefCell<Option<Reporter>> = const { RefCell::new(None) };
 }
 
+/// The channel to the thread that reports events; `None` before the first report.
 #[derive(Default)]
 struct Reporter(Option<SyncSender<ReportTask>>);
 

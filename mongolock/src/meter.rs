@@ -163,6 +163,7 @@ pub(crate) fn stale_write() {
     stale_writes().increment(1);
 }
 
+/// The registered metrics of one label.
 #[cfg(feature = "metrics")]
 struct Handles {
     acquires: [Counter; OUTCOMES.len()],

@@ -1,7 +1,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
-/// A text of another program or an operator. Characters are escaped if they end a line, control a terminal, or change
-/// the direction of the text around it.
+/// A text of another program or an operator, displayed in one line. Characters are escaped if they end a line, control
+/// a terminal, or change the direction of the text around it.
 pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl Display for OneLine<'_> {

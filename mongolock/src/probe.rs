@@ -12,11 +12,11 @@ use crate::{LockError, task};
 pub(crate) struct Probe {
     store: Arc<Store>,
     /// It is locked while a request is in flight.
-    last: Arc<Mutex<Option<Reply>>>,
+    last: Arc<Mutex<Option<ProbeReply>>>,
 }
 
 /// When a request has ended, and whether the server that replied is a primary.
-type Reply = (Instant, Result<bool, LockError>);
+type ProbeReply = (Instant, Result<bool, LockError>);
 
 impl Probe {
     pub(crate) fn new(store: Arc<Store>) -> Self {

@@ -44,6 +44,7 @@ pub struct LockInfoStream {
     next: Option<PageRequest>,
 }
 
+/// The query for a page, which is under way.
 type PageRequest = Pin<Box<dyn Future<Output = Result<Vec<(Name, Sight)>, LockError>> + Send>>;
 
 impl LockInfoStream {

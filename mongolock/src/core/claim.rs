@@ -45,6 +45,7 @@ pub(super) struct Claim {
     pub(super) due: Option<Time>,
 }
 
+/// How far a claim has come.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) enum Stage {
     /// The claim asks for the first caller of its room, whichever caller that is when the reply arrives; or it resumes a
@@ -58,6 +59,7 @@ pub(super) enum Stage {
     Released,
 }
 
+/// The times of a lease, and what is known about its renewals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LeaseTimes {
     /// The end of the lease for its holder.

@@ -24,7 +24,7 @@ pub(crate) struct Rules {
     pub(crate) once: Option<OncePolicy>,
 }
 
-/// A call.
+/// The options of a call, and its cell.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Join<C> {
     pub(crate) rules: Rules,
@@ -50,7 +50,7 @@ pub(crate) enum Wanted {
     Leases(Vec<(Name, LockId)>, Ms),
 }
 
-/// An event.
+/// What the core gets from the engine: calls, ends, replies, changes of documents and the time.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<C> {
     /// A call begins.

@@ -7,6 +7,7 @@ use super::time::{MS, Span, Time};
 /// The mark of a provider; `None` for all other programs together.
 pub(super) type Mark = Option<[u8; 6]>;
 
+/// The order of the providers that acquire one lock, as far as this process knows it.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Order {
     /// The providers that have acquired the lock, the least recent first. Those from index `active` on have left too
@@ -28,6 +29,7 @@ pub(super) struct Order {
     pub(super) yields: bool,
 }
 
+/// Another provider that acquires the lock.
 #[derive(Debug, Clone, Copy, Hash)]
 struct Rival {
     mark: Mark,

@@ -11,7 +11,7 @@ pub(crate) struct Key {
     generation: u32,
 }
 
-/// The values.
+/// Values, each under its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
     /// Each slot has its own place in memory, so that no value moves when the slab grows: moving 10,000 values would
@@ -21,6 +21,7 @@ pub(crate) struct Slab<T> {
     free: Vec<u32>,
 }
 
+/// A place for a value, and the number of earlier values in it.
 #[derive(Debug, Clone)]
 struct Slot<T> {
     generation: u32,

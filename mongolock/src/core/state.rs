@@ -69,6 +69,7 @@ pub(crate) struct Core<C> {
     pub(super) effects: Vec<Effect<C>>,
 }
 
+/// What a timer of the core concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Due {
     Caller(Key),
@@ -78,6 +79,7 @@ pub(super) enum Due {
     Stream,
 }
 
+/// Which calls may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Open,

@@ -8,7 +8,8 @@ use super::slab::Key;
 use super::state::{Core, Due, Phase};
 use super::time::Time;
 
-/// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
+/// The change stream of this process, and the locks for which it is open. Its filters have numbers: a lock has the
+/// number of the first filter that reports it.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Stream {
     /// Whether a change stream is possible.

@@ -17,6 +17,7 @@ struct Steps {
     are_run: bool,
 }
 
+/// A step that is taken when no mutex is held.
 enum Deferred {
     Wake(Waker),
     Report(EngineReport),

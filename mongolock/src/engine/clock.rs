@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::core::{Span, Time};
 
-/// A provider on MongoDB uses the operating system's clock. A provider in memory uses tokio's clock, which a test can
+/// The clock of a provider: that of the operating system, or for a provider in memory tokio's clock, which a test can
 /// pause.
 #[derive(Clone, Copy)]
 pub(super) enum Clock {

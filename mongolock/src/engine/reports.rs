@@ -11,7 +11,7 @@ use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Ti
 use crate::meter::Measure;
 use crate::{LockError, LossReason, home, trace};
 
-/// It is reported when no mutex is held, because the program's subscriber may block.
+/// A report for operators. It is made when no mutex is held, because the program's subscriber may block.
 pub(super) enum EngineReport {
     Core(core::Report<Arc<Lease>>),
     /// With the age of the lease at its renewal.

@@ -77,7 +77,7 @@ pub(super) struct Decider {
     pub(super) renewed: Option<Time>,
 }
 
-/// Random numbers. Each id comes from the operating system, so that a copied process never repeats one.
+/// The operating system as the source of random numbers, so that a copied process never repeats an id.
 pub(super) struct System;
 
 /// An event of the core.
@@ -137,6 +137,7 @@ pub(crate) struct Granted {
     pub(super) at: Time,
 }
 
+/// The part of a lease that changes.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) step: Step,
@@ -154,6 +155,7 @@ pub(super) struct State {
     pub(super) wakers: Vec<Waker>,
 }
 
+/// How far a call has come, and then its hold.
 #[derive(Default)]
 pub(super) enum Step {
     #[default]

@@ -10,7 +10,7 @@ use super::clock::duration;
 use super::state::{Engine, How, Lease};
 use crate::core::limits::SLOW;
 use crate::core::{CallFailure, Cause, EndResult, Ended, Fault, FaultKind, MS, Seen, Span, Time};
-use crate::error::meaning::{Failure, Meaning, is_max_time_expired};
+use crate::error::meaning::{Meaning, OwnFailure, is_max_time_expired};
 use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::store::NotRun;
@@ -97,7 +97,7 @@ pub(super) fn unended(lease: &Lease, how: How, ended: EndResult, begun: Time) ->
     }
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind == FaultKind::Refused);
     let left = (!is_refused).then_some(lease.about.options.expiry);
-    Err(Failure::unended(request, lease.name(), left, source))
+    Err(OwnFailure::unended(request, lease.name(), left, source))
 }
 
 /// The name of a semaphore without the separator at the end of its room's name.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use mongodb::error::{Error, ErrorKind};
 
 use super::driver_text;
-use super::meaning::Failure;
+use super::meaning::OwnFailure;
 use crate::LockError;
 
 /// The text that replaces a message which may contain a secret.
@@ -23,7 +23,7 @@ pub(crate) fn refused(uri: &str, error: Error) -> LockError {
     }
     let message = driver_text::words(&error);
     let is_secret = may_quote_a_secret(&message, uri);
-    Failure::connection_string(if is_secret { LEFT_OUT } else { &message })
+    OwnFailure::connection_string(if is_secret { LEFT_OUT } else { &message })
 }
 
 /// Whether a message may quote the part before the hosts, or an option with a secret.

@@ -2,7 +2,7 @@
 
 use mongodb::error::{Error, ErrorKind};
 
-use super::meaning::{Failure, Meaning};
+use super::meaning::{Meaning, OwnFailure};
 use super::{LockError, LossReason, no_server};
 
 impl LockError {
@@ -83,7 +83,7 @@ impl LossReason {
 }
 
 fn mongo_help(error: &Error) -> &'static str {
-    match (Failure::of(error), &*error.kind) {
+    match (OwnFailure::of(error), &*error.kind) {
         (Some(failure), _) => failure.help,
         (None, ErrorKind::ServerSelection { message, .. }) => no_server::help(message),
         (None, _) => Meaning::of(error).help(),

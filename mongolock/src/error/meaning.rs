@@ -26,8 +26,8 @@ const UNAUTHORIZED: i32 = 13;
 const OUT_OF_TIME: i32 = 50;
 const OVERLOADED: i32 = 462;
 
-/// In this order: the server refuses the user; something has to be changed before another attempt can succeed, up to
-/// [`Self::NoStreams`]; another attempt may succeed.
+/// What an error of MongoDB means for another attempt, in this order: the server refuses the user; something has to be
+/// changed before another attempt can succeed, up to [`Self::NoStreams`]; another attempt may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Meaning {
     /// The server refuses the user, on this connection or on another one.
@@ -103,7 +103,7 @@ pub(crate) enum Meaning {
 
 impl Meaning {
     pub(crate) fn of(error: &Error) -> Self {
-        if let Some(failure) = Failure::of(error) {
+        if let Some(failure) = OwnFailure::of(error) {
             return failure.meaning;
         }
         match &*error.kind {
@@ -223,7 +223,7 @@ impl Meaning {
 
     /// The error of a failure that this library has found itself, without further details.
     pub(crate) fn error(self) -> LockError {
-        Failure::new(self, self.fact()).into_error()
+        OwnFailure::new(self, self.fact()).into_error()
     }
 }
 
@@ -232,7 +232,7 @@ impl LockError {
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
         let waited = Rounded(waited);
         let text = format!("MongoDB did not answer the {request} within {waited}");
-        Failure::new(Meaning::NoReply, text).into_error()
+        OwnFailure::new(Meaning::NoReply, text).into_error()
     }
 
     pub(crate) fn meaning(&self) -> Meaning {
@@ -257,7 +257,7 @@ impl LockError {
     /// Whether the server may have applied the command, or may do so yet: it has neither refused it nor never received it.
     pub(crate) fn may_be_applied(&self) -> bool {
         let Self::Mongo(error) = self else { return true };
-        if let Some(failure) = Failure::of(error) {
+        if let Some(failure) = OwnFailure::of(error) {
             return !failure.is_unsent;
         }
         let is_unsent = matches!(
@@ -310,7 +310,7 @@ fn is_partial(reply: &RawDocument) -> bool {
 /// [`LockError::Mongo`] holds every failure of MongoDB.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct Failure {
+pub(crate) struct OwnFailure {
     meaning: Meaning,
     text: String,
     pub(super) help: &'static str,
@@ -319,7 +319,7 @@ pub(crate) struct Failure {
     pub(super) source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-impl Failure {
+impl OwnFailure {
     fn new(meaning: Meaning, text: impl Into<String>) -> Self {
         Self {
             meaning,

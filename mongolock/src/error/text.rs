@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use super::meaning::{Failure, Meaning};
+use super::meaning::{Meaning, OwnFailure};
 use super::{Busy, LockError, LossReason, driver_text, no_server};
 use crate::FencingToken;
 use crate::duration::Rounded;
@@ -79,7 +79,7 @@ impl StdError for LockError {
     /// as well, and the source is the cause of that failure, if there is one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let Self::Mongo(error) = self else { return None };
-        match Failure::of(error) {
+        match OwnFailure::of(error) {
             Some(failure) => failure.source(),
             None if matches!(&*error.kind, ErrorKind::ServerSelection { .. }) => None,
             None => Some(error),
@@ -121,7 +121,7 @@ fn held(error: &LockError) -> String {
 
 /// Writes a fact that repeats nothing of the driver's own text, because an error report prints that as the source.
 fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
-    if let Some(failure) = Failure::of(error) {
+    if let Some(failure) = OwnFailure::of(error) {
         return failure.fmt(f);
     }
     f.write_str(match &*error.kind {

@@ -5,6 +5,7 @@ use mongodb::options::UpdateModifications;
 
 use crate::{FencingToken, LockError};
 
+/// The token of a write, and the field that stores it.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     pub(super) token: FencingToken,

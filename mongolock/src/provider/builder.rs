@@ -52,6 +52,7 @@ pub struct LockProviderBuilder {
     pub(super) thread: Option<Arc<Home>>,
 }
 
+/// Where the documents of the locks are.
 #[derive(Clone)]
 enum StoreChoice {
     Database(Database),

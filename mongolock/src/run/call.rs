@@ -9,7 +9,7 @@ use super::hold::{AnyBody, RunningHold};
 use crate::{LockContext, LockError};
 
 /// A step of a call, on the heap and behind a `dyn`.
-type Step<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + Sync>>;
+type BoxedStep<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + Sync>>;
 
 /// A call that has its lock, without its body.
 pub(super) trait LockedCall: Send + Sync {
@@ -28,14 +28,14 @@ pub(super) trait LockedCall: Send + Sync {
 // layouts for nested calls end there.
 
 /// The future of the lock of a call.
-pub type Acquiring = Step<Acquired>;
+pub type Acquiring = BoxedStep<Acquired>;
 
 /// The lock of a call: one that it has acquired itself, or that of the enclosing call.
 pub struct Acquired(pub(super) Box<dyn LockedCall>);
 
 impl Acquired {
     pub(crate) fn new(hold: RunningHold) -> Self {
-        Self(Box::new(Stage::Running(hold)))
+        Self(Box::new(CallStage::Running(hold)))
     }
 
     /// The context of the lock.
@@ -44,14 +44,14 @@ impl Acquired {
     }
 }
 
-/// Where a call is that has its lock.
-enum Stage {
+/// How far a call with its lock has come.
+enum CallStage {
     Running(RunningHold),
-    Releasing(Step<()>),
+    Releasing(BoxedStep<()>),
     Ended,
 }
 
-impl LockedCall for Stage {
+impl LockedCall for CallStage {
     fn poll_body(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if let Self::Running(hold) = self {
             let end = ready!(hold.poll_body(cx, body));

@@ -9,15 +9,16 @@ use mongodb::bson::DateTime;
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, Shown};
 use crate::LockError;
-use crate::error::meaning::Failure;
+use crate::error::meaning::OwnFailure;
 use crate::meter::CommandKind;
 use crate::opaque::Opaque;
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::sync::lock;
 
-/// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
-/// it ends: the store itself gives up a command without a reply, when no result depends on that reply any more.
+/// What runs the commands: MongoDB, the memory of this process, or a simulation. Each method sends one command unless
+/// its comment says otherwise. A caller must not drop a future before it ends: the store itself gives up a command
+/// without a reply, when no result depends on that reply any more.
 pub(crate) enum Store {
     Mongo(Opaque<MongoStore>),
     Memory(Arc<MemoryStore>),
@@ -123,7 +124,7 @@ impl Store {
     /// The error of a request without a reply.
     pub(crate) fn no_reply(&self, request: &str, waited: Duration) -> LockError {
         match self.overloaded_for() {
-            Some(_) => Failure::overloaded(request, waited),
+            Some(_) => OwnFailure::overloaded(request, waited),
             None => LockError::no_reply(request, waited),
         }
     }

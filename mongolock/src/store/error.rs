@@ -4,7 +4,7 @@ use mongodb::bson::Bson;
 
 use super::mongo::fields::bson;
 use crate::error::driver_text::words;
-use crate::error::meaning::{Failure, Meaning};
+use crate::error::meaning::{Meaning, OwnFailure};
 use crate::protocol::{Row, Value};
 use crate::{LockError, permit_id};
 
@@ -19,7 +19,7 @@ pub(super) fn of_change(names: &str, error: LockError) -> LockError {
             let problem = format!("a field has a type that the server cannot calculate with ({said})");
             corrupt(names, problem)
         }
-        Meaning::OutOfTime | Meaning::Conflict => Failure::blocked(names, error),
+        Meaning::OutOfTime | Meaning::Conflict => OwnFailure::blocked(names, error),
         _ => error.into(),
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct MemoryStore {
     pub(super) events: broadcast::Sender<News>,
 }
 
+/// All documents of the store.
 struct Documents {
     by_name: BTreeMap<Name, Document>,
     /// The time for which a document is kept after the end of its lease.

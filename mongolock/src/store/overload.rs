@@ -14,6 +14,7 @@ use crate::{LockError, trace};
 #[derive(Default)]
 pub(super) struct Overload(Mutex<Rejections>);
 
+/// Rejections that follow each other without a long pause.
 #[derive(Default)]
 struct Rejections {
     /// The times of the first and the last one; after a pause they begin anew.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::home::has_ended;
 use super::overload::Overload;
 use crate::error::driver_text::code;
-use crate::error::meaning::{Failure, Meaning};
+use crate::error::meaning::{Meaning, OwnFailure};
 use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
 use crate::{LockError, task};
 
@@ -188,7 +188,7 @@ impl Reachability {
     /// or not.
     pub(super) fn two_sets(&self, is_unsent: bool) -> Result<(), LockError> {
         match &self.known.borrow().two_sets {
-            Some(said) => Err(Failure::wrong_hosts(said, is_unsent)),
+            Some(said) => Err(OwnFailure::wrong_hosts(said, is_unsent)),
             None => Ok(()),
         }
     }
@@ -265,11 +265,11 @@ impl ServerState {
             return Some((at_once, LockError::Mongo(refused)));
         }
         if topology.servers().is_empty() {
-            return Some((at_once, Failure::wrong_hosts(&self.foreign()?, is_unsent)));
+            return Some((at_once, OwnFailure::wrong_hosts(&self.foreign()?, is_unsent)));
         }
         let since = self.out_since.filter(|_| fails_in_outage);
         let end = since.map(|since| since.max(begun) + UNREACHABLE);
-        Some((end, Failure::unreachable(&topology.to_string(), is_unsent)))
+        Some((end, OwnFailure::unreachable(&topology.to_string(), is_unsent)))
     }
 
     /// The text about a removed host whose primary, with this reply to `hello`, is none of the servers.

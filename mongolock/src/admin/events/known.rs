@@ -24,6 +24,7 @@ pub(super) struct KnownLocks {
     is_behind: bool,
 }
 
+/// A lock that was taken when it was read or changed last.
 struct Taken {
     lock_id: LockId,
     token: Option<i64>,
