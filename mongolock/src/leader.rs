@@ -72,7 +72,7 @@ impl Leader {
     /// the body is cancelled at its next await point, and the wait begins again. The call ends when the body returns, with its value.
     ///
     /// Start-up work of the body may take longer than the expiry, because the lease is renewed meanwhile. To resign,
-    /// return from the body; a waiting process then leads before one that calls `run` again.
+    /// return from the body. If this process then calls `run` again, a process that already waits leads before it.
     ///
     /// With [`OnLost::Continue`] the body continues after a loss, at the same time as the next leader. It should watch
     /// [`LockContext::lost`] and return.

@@ -56,9 +56,9 @@ impl LockProvider {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, or ends with an error of MongoDB, the lease is detached again: the handle is valid
-    /// again as soon as the server has received the request for that, and the lease lasts for the time given to
-    /// `detach` from then on, also if it was extended beyond that. A guard that was returned is an ordinary one:
+    /// If the future is dropped, or ends with an error of MongoDB, the lease is detached again. From the time at which the
+    /// server receives that request, the handle is valid again, and the lease lasts for the time that was given to
+    /// `detach`, even if it was extended beyond that. A guard that was returned is an ordinary one:
     /// dropping it releases the lock. If a handler can be cancelled, resume, work and detach in a task of its own.
     ///
     /// # Panics
