@@ -44,13 +44,13 @@
 //!
 //! | item | what it is for |
 //! |---|---|
-//! | [`distributed_lock`](macro@distributed_lock) | the attribute, with all its arguments |
+//! | [`distributed_lock`](macro@distributed_lock) | the attribute, with all its arguments, such as `once_at` for a cron job |
 //! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
-//! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
+//! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests, with [`scope`](LockProvider::scope); its [builder](LockProviderBuilder) has the defaults |
 //! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | one lock; several locks, all or nothing; up to N permits. Await one to get a [`LockGuard`] or a [`Permit`]. All three are one type, [`Lock`] |
-//! | [`Leader`] | an election: one leader among all processes |
+//! | [`Leader`] | an election: one leader among all processes. It runs a body with a [`LockContext`]; a body that returns resigns |
 //! | [`LockContext`] | the hold of the running code: its token, whether the lock is lost, and commits that succeed only while it is held |
-//! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
+//! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes, with [`LockError::Stale`] |
 //! | [`LeaseHandle`] | a lock that stays held without a process |
 //! | [`LockError`] | one short fact; [`help`](LockError::help) says what to do |
 //! | [`LockAdmin`] | what all processes hold, and forced releases |
