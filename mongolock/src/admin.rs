@@ -107,9 +107,8 @@ impl LockAdmin {
     ///
     /// The name, the prefix and the owner of the filter are used. An event passes the owner's filter if its hold, or the
     /// hold that it has replaced, is of this owner. The server filters names and prefixes, and leaves out renewals, so a
-    /// stream for one name costs
-    /// little. A hand-over between callers of one process is not reported, because the document does not change, and a
-    /// forced release looks like a release.
+    /// stream for one name costs little. A hand-over between callers of one process is not reported, because the document
+    /// does not change, and a forced release looks like a release.
     ///
     /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find`
     /// and `changeStream`. Behind `mongos` a shard without writes may delay them by 10 s. Without a change stream the

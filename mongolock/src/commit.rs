@@ -27,9 +27,9 @@ impl LockContext {
     /// the commit the last step of a body. While it is in flight, the loss of the lock does not cancel the body; after
     /// it, a successful body stays successful, even if the lock is lost then.
     ///
-    /// While MongoDB rejects commands for overload, the statement and the commit are each repeated for 30 s. The statements of
-    /// the application are not: the driver sends each of them three times, so one in eight fails while half of the commands are
-    /// rejected, and its error has no label with which `and_run2` would repeat the transaction.
+    /// While MongoDB rejects commands for overload, the statement and the commit are each repeated for 30 s. The driver
+    /// sends each statement of the application three times at most. While half of the commands are rejected, one statement in eight
+    /// therefore fails, with an error for which `and_run2` does not repeat the transaction.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};
@@ -131,9 +131,9 @@ impl LockContext {
     ///
     /// # Cancel safety
     ///
-    /// As that of [`commit`](Self::commit). After an error that leaves the outcome unknown, or a dropped future, the mark may stand:
-    /// others can then acquire the lock when the mark ends, also before the lease does. End the body, and do nothing more under the
-    /// lock.
+    /// As that of [`commit`](Self::commit). If the outcome is unknown, or the future is dropped, the work may be marked as
+    /// done. Other processes can then acquire the lock when the mark ends, even if the lease ends later. End the body, and do
+    /// nothing more under the lock.
     ///
     /// # Panics
     ///

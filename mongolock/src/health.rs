@@ -34,9 +34,9 @@ pub struct Health {
     /// Whether a primary replied: locks are acquired and renewed at the primary. Another member is asked if none replies
     /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
     pub has_primary: bool,
-    /// Why no server replied; or else the refusal of the last acquire or renewal, for a wrong password or a missing right
-    /// (such as error codes 13 and 18), about which each check asks the server again; or else why MongoDB has refused the last release, such
-    /// as a validator (121) or a unique index (11000), until the next one succeeds.
+    /// Why no server replied. If one replied: the refusal of the last acquire or renewal, for a wrong password or a missing
+    /// right (such as error codes 13 and 18); each check asks the server again. If there was none: why MongoDB has refused the
+    /// last release, such as a validator (121) or a unique index (11000), until the next one succeeds.
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,
     /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label

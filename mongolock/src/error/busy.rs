@@ -2,7 +2,7 @@ use std::time::Duration;
 
 /// The holder of a lock that a call could not acquire, for the function of `on_busy = path`.
 ///
-/// The function gets a reference to each argument of the call, and then this value; what it returns, the call returns.
+/// The function gets a reference to each argument of the call, and then this value. The call returns what the function returns.
 ///
 /// ```
 /// use mongolock::{Busy, LockError, LockProvider, distributed_lock};

@@ -177,7 +177,7 @@ impl LockProviderBuilder {
     /// margin. It covers the difference between the clocks of the members of a replica set: after a failover to a
     /// member whose clock is 60 s ahead, leases end 60 s early, and with a margin of 60 s no process acquires such a
     /// lock before the lease has ended by its holder's clock. The disadvantage is that the lock of a crashed holder is free
-    /// later. A released lock is free at once, and a holder that lost its lock although its process runs releases it.
+    /// later. A released lock is free at once. A process that has lost its lock and still runs releases it.
     ///
     /// The margin is that of the provider that acquires the lock: **set the same one in all processes**. If they
     /// differ, the smallest one decides, because its process takes the lock first; and DistributedLock.MongoDB has
