@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Busy;
+use crate::lock::Target;
 pub use crate::name::{NameBuilder, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::options::{self, OnBusy, OnLost, Once, Options};
 use crate::output::{self, Output};
 pub use crate::run::{Acquired, Acquiring, Body};
-use crate::{LockError, LockKind, LockProvider, One, Permits, Several};
+use crate::{Lock, LockError, LockProvider, One};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of the functions that make a value of it. The compiler then reports a
@@ -249,28 +250,16 @@ impl Call {
     }
 
     fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
-        match (names, self.permits) {
-            (Names::One(name), None) => {
-                let lock = One::new(name.finish());
-                let lock = match self.tick {
-                    Some(tick) => lock.at(tick),
-                    None => lock,
-                };
-                self.acquire_kind(lock, on_busy)
-            }
-            (Names::One(name), Some(permits)) => {
-                self.acquire_kind(Permits::new(name.finish(), permits), on_busy)
-            }
-            (Names::Several(names), _) => {
-                let names = names.into_iter().map(NameBuilder::finish);
-                self.acquire_kind(Several::new(names.collect()), on_busy)
-            }
+        let mut target = match names {
+            Names::One(name) => Target::one(name.finish(), self.permits),
+            Names::Several(names) => Target::several(names.into_iter().map(NameBuilder::finish).collect()),
+        };
+        if let Some(tick) = self.tick {
+            target = target.at(tick);
         }
-    }
-
-    fn acquire_kind<K: LockKind>(self, kind: K, on_busy: OnBusy) -> Acquiring {
-        let options = self.options;
-        let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
+        // The kind only says which guard a caller gets, and a body gets none.
+        let lock = |provider: LockProvider| Lock::<One>::new(&provider.engine, target);
+        let lock = self.provider.map(|provider| lock(provider).with(self.options));
         Box::pin(async move { lock?.hold(on_busy).await })
     }
 }

@@ -1,12 +1,13 @@
 //! One value or several, without an allocation for one.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// The values of a lock, or those of a set: one for each of its names. There is at least one.
 #[derive(Debug, Clone)]
 pub(crate) enum Few<T> {
     One([T; 1]),
-    Several(Box<[T]>),
+    Several(Arc<[T]>),
 }
 
 impl<T> FromIterator<T> for Few<T> {

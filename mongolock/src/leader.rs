@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::lock::Target;
 use crate::name::RenderedName;
 use crate::timing::FAILED_PAUSE;
 use crate::{
-    DistributedLock, IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo,
-    LockOutput, LockProvider, LockState, LossReason, OnLost, One,
+    DistributedLock, IntoLockName, Lock, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo,
+    LockOutput, LockProvider, LockState, LossReason, OnLost,
 };
 
 /// An election with one leader in all processes; made by [`LockProvider::leader`].
@@ -48,7 +49,7 @@ impl LockProvider {
     pub fn leader(&self, name: impl IntoLockName) -> Leader {
         let name = RenderedName::new(name).or_template("leader:<name>");
         Leader {
-            lock: self.of_kind(One::new(name)).acquire_timeout(None),
+            lock: Lock::new(&self.engine, Target::one(name, None)).acquire_timeout(None),
             admin: self.admin(),
         }
     }

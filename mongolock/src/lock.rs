@@ -1,20 +1,22 @@
-//! A lock, a set of locks and a semaphore: one type, with the kind as its parameter.
+//! A lock, a set of locks and a semaphore: one type. What it acquires is a value, and its parameter says which guard its callers get.
 
 pub(crate) mod one;
 mod parts;
 pub(crate) mod permits;
 pub(crate) mod several;
+mod target;
 
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+pub(crate) use self::target::Target;
 use crate::context::LockContext;
-use crate::core::Wanted;
-use crate::engine::{About, AcquireCall, Engine, Hold, Lease};
+use crate::engine::{About, AcquireCall, Engine, Hold};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::output;
@@ -53,51 +55,29 @@ use crate::{LockError, LockOutput};
 #[must_use = "nothing is held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases it at once"]
 pub struct Lock<K> {
     engine: Arc<Engine>,
-    kind: K,
+    target: Target,
     pub(crate) options: Arc<Options>,
+    kind: PhantomData<fn() -> K>,
 }
 
 /// The kind of a [`Lock`]: [one](crate::One) lock, [several](crate::Several) locks, or [permits](crate::Permits). No
 /// other crate can implement it.
-#[expect(
-    private_bounds,
-    reason = "what the kinds do is not public: no other type can be one"
-)]
+#[expect(private_bounds, reason = "no type of another crate can be a kind")]
 pub trait LockKind: Kind {
     /// The type of a hold for its caller: a [`LockGuard`](crate::LockGuard), or a [`Permit`](crate::Permit) of a semaphore.
     type Guard: From<Hold> + Send + 'static;
 }
 
-/// The parts in which the kinds differ.
-pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + Unpin + Sized + 'static {
-    /// The names of the locks.
-    fn names(&self) -> &[RenderedName];
-
-    /// Returns an error for a number that is out of its bounds.
-    fn check(&self) -> Result<(), LockError> {
-        Ok(())
-    }
-
-    /// The index of the name that represents it in errors, metrics and spans.
-    fn title(&self) -> usize {
-        0
-    }
-
-    /// What the core is asked for.
-    fn wanted(&self) -> Wanted;
-
-    /// Whether this is the lease of a hold of the name.
-    fn is_hold(lease: &Lease, name: &str) -> bool {
-        lease.token_of(name).is_some()
-    }
-}
+/// A kind of this crate, of which there is no value.
+pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + Unpin + 'static {}
 
 impl<K: LockKind> Lock<K> {
-    pub(crate) fn new(engine: &Arc<Engine>, kind: K) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, target: Target) -> Self {
         Self {
             engine: Arc::clone(engine),
-            kind,
+            target,
             options: Arc::clone(&engine.config.options),
+            kind: PhantomData,
         }
     }
 
@@ -253,7 +233,7 @@ impl<K: LockKind> Lock<K> {
     }
 
     fn begin(&self, on_busy: OnBusy) -> Result<AcquireCall, LockError> {
-        let (names, title) = (self.kind.names(), self.kind.title());
+        let (names, title) = (&self.target.names, self.target.title);
         let about = About {
             names: names.iter().map(|name| Arc::clone(&name.text)).collect(),
             title,
@@ -263,22 +243,21 @@ impl<K: LockKind> Lock<K> {
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        AcquireCall::begin(&self.engine, about, self.kind.wanted(), &self.engine.owner)
+        AcquireCall::begin(&self.engine, about, self.target.wanted(), &self.engine.owner)
     }
 
     fn check(&self) -> Result<(), LockError> {
-        self.kind.check()?;
-        self.kind.names().iter().try_for_each(RenderedName::check)?;
+        self.target.check()?;
         self.options.check()
     }
 
     /// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
     fn refuse_own(&self) -> Result<(), LockError> {
         let is_own = |name: &&RenderedName| {
-            let own = LockContext::enclosing(&self.engine, |lease| K::is_hold(lease, &name.text));
+            let own = LockContext::enclosing(&self.engine, |lease| self.target.is_hold(lease, &name.text));
             own.is_some_and(|(_, lease)| !lease.is_over())
         };
-        match self.kind.names().iter().find(is_own) {
+        match self.target.names.iter().find(is_own) {
             Some(name) => Err(LockError::Reentrant {
                 name: name.text.to_string(),
             }),

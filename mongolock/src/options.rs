@@ -171,7 +171,8 @@ pub(crate) fn ensure(
     }
 }
 
-fn refused(option: &'static str, value: impl Debug, bound: impl Display) -> LockError {
+/// The error for an option whose value is not within its bound.
+pub(crate) fn refused(option: &'static str, value: impl Debug, bound: impl Display) -> LockError {
     LockError::InvalidOption {
         option,
         value: format!("{value:?}"),

@@ -1,14 +1,9 @@
-use std::slice;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use mongodb::bson::DateTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Kind, Lock, LockKind};
-use crate::core::Wanted;
-use crate::name::RenderedName;
-use crate::options::{Once, ensure};
-use crate::{LockError, LockGuard};
+use crate::LockGuard;
+use crate::options::Once;
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -31,58 +26,18 @@ pub type DistributedLock = Lock<One>;
 
 /// The kind of a [`DistributedLock`]: one lock.
 #[derive(Debug, Clone)]
-pub struct One {
-    name: RenderedName,
-    /// The time that was given as its tick, if that time cannot be a tick.
-    wrong_tick: Option<Box<str>>,
-}
-
-impl One {
-    pub(crate) fn new(name: RenderedName) -> Self {
-        Self {
-            name,
-            wrong_tick: None,
-        }
-    }
-
-    /// The lock of the work at this scheduled time. A time with a fraction of a second is refused, because hosts do not
-    /// agree on it.
-    pub(crate) fn at(self, tick: SystemTime) -> Self {
-        let text = DateTime::from_system_time(tick).try_to_rfc3339_string().ok();
-        let since = tick.duration_since(UNIX_EPOCH);
-        let is_scheduled = text.is_some() && since.is_ok_and(|since| since.subsec_nanos() == 0);
-        let end = text.as_deref().unwrap_or_default();
-        let name = self.name.with_end(&format!("@{end}"));
-        let wrong_tick = (!is_scheduled).then(|| text.as_deref().unwrap_or("out of range").into());
-        Self { name, wrong_tick }
-    }
-}
+pub enum One {}
 
 impl LockKind for One {
     type Guard = LockGuard;
 }
 
-impl Kind for One {
-    fn names(&self) -> &[RenderedName] {
-        slice::from_ref(&self.name)
-    }
-
-    fn wanted(&self) -> Wanted {
-        Wanted::Lock(Arc::clone(&self.name.text))
-    }
-
-    fn check(&self) -> Result<(), LockError> {
-        let bound = "it must be the scheduled time, in whole seconds from 1970 to 9999";
-        let is_right = self.wrong_tick.is_none();
-        let wrong = self.wrong_tick.as_deref().unwrap_or_default();
-        ensure(is_right, "once_at", format_args!("{wrong}"), bound)
-    }
-}
+impl Kind for One {}
 
 impl Lock<One> {
     /// The lock's name. A name of more than 1024 bytes, which cannot be acquired, is cut off.
     pub fn name(&self) -> &str {
-        &self.kind.name.text
+        &self.target.names[0].text
     }
 
     /// Makes the work under the lock succeed at most once in each period of this length: 1 s to 366 days, in whole
@@ -194,7 +149,7 @@ impl Lock<One> {
     /// # }
     /// ```
     pub fn once_at(mut self, tick: impl Into<SystemTime>) -> Self {
-        self.kind = self.kind.at(tick.into());
+        self.target = self.target.at(tick.into());
         self.once()
     }
 }

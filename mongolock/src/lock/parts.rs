@@ -2,8 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::several::{LockSet, Several};
-use super::{Lock, LockKind};
+use super::{Lock, LockKind, Target};
 use crate::LockError;
 use crate::context::{LockContext, View};
 use crate::engine::{Engine, Hold, Lease};
@@ -24,11 +23,11 @@ struct Parts {
 
 impl Parts {
     /// `None` if the call joins nothing.
-    fn of<K: LockKind>(engine: &Arc<Engine>, kind: &K) -> Option<Self> {
+    fn of(engine: &Arc<Engine>, target: &Target) -> Option<Self> {
         LockContext::current()?;
         let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for name in kind.names() {
-            let found = LockContext::enclosing(engine, |lease| K::is_hold(lease, &name.text));
+        for name in &*target.names {
+            let found = LockContext::enclosing(engine, |lease| target.is_hold(lease, &name.text));
             let (context, lease) = found.unzip();
             if context.is_none() {
                 rest.push(name.clone());
@@ -72,7 +71,7 @@ impl Parts {
     }
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.
-    fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
+    fn context(&self, target: &Target, own: Option<&Arc<Lease>>) -> LockContext {
         let of_names = self.joined.iter().filter_map(|joined| joined.as_ref().or(own));
         // A permit has an id of its own.
         let token = |(name, lease): (&RenderedName, &Arc<Lease>)| match lease.token_of(&name.text) {
@@ -80,9 +79,9 @@ impl Parts {
             None => (Arc::clone(&lease.key().name), lease.token()),
         };
         let view = View {
-            tokens: kind.names().iter().zip(of_names.clone()).map(token).collect(),
-            title: kind.title(),
-            template: kind.names()[kind.title()].template,
+            tokens: target.names.iter().zip(of_names.clone()).map(token).collect(),
+            title: target.title,
+            template: target.names[target.title].template,
         };
         let mut leases: Vec<Arc<Lease>> = Vec::new();
         for lease in of_names {
@@ -100,7 +99,7 @@ impl<K: LockKind> Lock<K> {
     pub(crate) async fn hold(&self, on_busy: OnBusy) -> Result<Acquired, LockError> {
         let on_lost = self.options.on_lost;
         self.check()?;
-        let Some(parts) = Parts::of(&self.engine, &self.kind) else {
+        let Some(parts) = Parts::of(&self.engine, &self.target) else {
             let own = self.begin(on_busy)?.await?;
             let context = LockContext::of(own.lease());
             return Ok(Acquired::new(RunningHold::new(context, Some(own), None, on_lost)));
@@ -116,16 +115,16 @@ impl<K: LockKind> Lock<K> {
             };
             parts.ensure_held()?;
         }
-        let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
+        let context = parts.context(&self.target, own.as_ref().map(Hold::lease));
         let hold = RunningHold::new(context, own, Some(turns), on_lost);
         Ok(Acquired::new(hold))
     }
 
     /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
-    fn of_rest(&self, rest: &[RenderedName]) -> LockSet {
+    fn of_rest(&self, rest: &[RenderedName]) -> Self {
         let mut options = Options::clone(&self.options);
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
-        Lock::new(&self.engine, Several::new(rest.to_vec())).with(Arc::new(options))
+        Self::new(&self.engine, Target::several(rest.to_vec())).with(Arc::new(options))
     }
 }

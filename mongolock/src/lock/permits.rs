@@ -1,18 +1,10 @@
-use std::slice;
 use std::sync::Arc;
 
 use super::{Kind, Lock, LockKind};
-use crate::core::Wanted;
-use crate::engine::Lease;
-use crate::name::RenderedName;
-use crate::options::ensure;
 use crate::protocol::Sight;
 use crate::store::millis;
 use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, Permit, permit_id, task};
-
-/// The largest number of permits: a query over all of them must stay small.
-const MOST_PERMITS: u32 = 1000;
 
 /// A distributed semaphore: at most a number of holders at the same time, in all processes; made by
 /// [`LockProvider::semaphore`](crate::LockProvider::semaphore).
@@ -52,45 +44,18 @@ pub type Semaphore = Lock<Permits>;
 
 /// The kind of a [`Semaphore`]: a number of permits; each holder has one.
 #[derive(Debug, Clone)]
-pub struct Permits {
-    name: RenderedName,
-    number: u32,
-}
-
-impl Permits {
-    pub(crate) fn new(name: RenderedName, number: u32) -> Self {
-        Self { name, number }
-    }
-}
+pub enum Permits {}
 
 impl LockKind for Permits {
     type Guard = Permit;
 }
 
-impl Kind for Permits {
-    fn names(&self) -> &[RenderedName] {
-        slice::from_ref(&self.name)
-    }
-
-    fn check(&self) -> Result<(), LockError> {
-        let bound = format_args!("it must be 1 to {MOST_PERMITS}");
-        let is_within = (1..=MOST_PERMITS).contains(&self.number);
-        ensure(is_within, "permits", self.number, bound)
-    }
-
-    fn wanted(&self) -> Wanted {
-        Wanted::Permit(permit_id::group(&self.name.text), self.number)
-    }
-
-    fn is_hold(lease: &Lease, name: &str) -> bool {
-        permit_id::parts(&lease.key().name).is_some_and(|(semaphore, _)| semaphore == name)
-    }
-}
+impl Kind for Permits {}
 
 impl Lock<Permits> {
     /// The semaphore's name.
     pub fn name(&self) -> &str {
-        &self.kind.name.text
+        &self.target.names[0].text
     }
 
     /// The number of free permits at the time of the query. Another caller may acquire them right after it.
@@ -109,7 +74,10 @@ impl Lock<Permits> {
     /// Outside a tokio runtime with time enabled.
     pub async fn available(&self) -> Result<u32, LockError> {
         self.check()?;
-        let (store, permits) = (Arc::clone(&self.engine.store), self.kind.number);
+        let (store, permits) = (
+            Arc::clone(&self.engine.store),
+            self.target.permits.unwrap_or_default(),
+        );
         store.check()?;
         let group = permit_id::group(self.name());
         let look = async move { store.look(vec![group], COMMAND_LIMIT).await };

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::rendered::{Flaw, MAX_BYTES, RenderedName, invalid};
+use super::rendered::{Flaw, MAX_BYTES, RenderedName};
 use super::rendering::NameBuilder;
 use crate::LockError;
 
@@ -119,7 +119,7 @@ impl RenderedName {
 pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
     let name = value.into_lock_name(NameBuilder::new(usize::MAX)).finish();
     match name.flaw.as_deref() {
-        Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
+        Some(flaw @ Flaw::DisplayFailed(_)) => Err(flaw.error(&name.text)),
         _ => Ok(name.text.as_ref().to_owned()),
     }
 }

@@ -1,8 +1,12 @@
 //! A name that is rendered, and the rules for names.
 
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use mongodb::bson::DateTime;
 
 use crate::LockError;
+use crate::options::refused;
 
 /// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
 /// certainly a mistake.
@@ -29,6 +33,8 @@ pub(crate) enum Flaw {
     DisplayFailed(Option<&'static str>),
     /// The value of this placeholder is empty.
     Empty(&'static str),
+    /// The name ends with this time, which is none of a schedule.
+    WrongTick(SystemTime),
 }
 
 impl RenderedName {
@@ -40,15 +46,16 @@ impl RenderedName {
 
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let flaw = self.flaw.as_deref().map(|flaw| flaw.reason());
-        let reason = flaw.or_else(|| broken_rule(&self.text));
-        reason.map_or(Ok(()), |reason| Err(invalid(&self.text, reason)))
+        let broken = || broken_rule(&self.text).map(|reason| invalid(&self.text, reason));
+        let flaw = self.flaw.as_deref().map(|flaw| flaw.error(&self.text));
+        flaw.or_else(broken).map_or(Ok(()), Err)
     }
 }
 
 impl Flaw {
-    pub(super) fn reason(self) -> String {
-        match self {
+    /// The error for a name that was rendered to this text.
+    pub(super) fn error(self, name: &str) -> LockError {
+        let reason = match self {
             Self::TooLong => format!("it is longer than {MAX_BYTES} bytes"),
             Self::DisplayFailed(None) => "its `Display` returned an error".to_owned(),
             Self::DisplayFailed(Some(placeholder)) => {
@@ -57,7 +64,13 @@ impl Flaw {
             Self::Empty(placeholder) => format!(
                 "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
             ),
-        }
+            Self::WrongTick(tick) => {
+                let wrong = rfc3339(tick).unwrap_or("out of range".to_owned());
+                let bound = "it must be the scheduled time, in whole seconds from 1970 to 9999";
+                return refused("once_at", format_args!("{wrong}"), bound);
+            }
+        };
+        invalid(name, reason)
     }
 }
 
@@ -71,7 +84,12 @@ fn broken_rule(name: &str) -> Option<String> {
     (name.trim() != name).then(|| "it begins or ends with white space".into())
 }
 
-pub(super) fn invalid(name: &str, reason: String) -> LockError {
+/// The text of a time that is a part of a name; `None` for one without a text.
+pub(super) fn rfc3339(tick: SystemTime) -> Option<String> {
+    DateTime::from_system_time(tick).try_to_rfc3339_string().ok()
+}
+
+fn invalid(name: &str, reason: String) -> LockError {
     LockError::InvalidName {
         name: excerpt(name),
         reason,

@@ -1,9 +1,10 @@
 //! A lock's name while generated code renders it.
 
 use std::fmt::{self, Display, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::escape::Escaped;
-use super::rendered::{Flaw, MAX_BYTES, RenderedName};
+use super::rendered::{Flaw, MAX_BYTES, RenderedName, rfc3339};
 
 /// A lock's name while it is rendered: at its limit it stops the rendering.
 #[derive(Debug)]
@@ -120,13 +121,18 @@ impl Write for NameBuilder {
 }
 
 impl RenderedName {
-    /// The name with this text at its end.
-    pub(crate) fn with_end(self, end: &str) -> Self {
+    /// The name with this scheduled time at its end. A time with a fraction of a second is wrong, because hosts do not agree
+    /// on it.
+    pub(crate) fn at(&self, tick: SystemTime) -> Self {
+        let (text, since) = (rfc3339(tick), tick.duration_since(UNIX_EPOCH));
+        let is_scheduled = text.is_some() && since.is_ok_and(|since| since.subsec_nanos() == 0);
+        let wrong = (!is_scheduled).then_some(Flaw::WrongTick(tick));
         let name = NameBuilder {
-            flaw: self.flaw.map(|flaw| *flaw),
+            flaw: wrong.or(self.flaw.as_deref().copied()),
             template: self.template,
             ..NameBuilder::new(MAX_BYTES)
         };
-        name.text(&self.text).text(end).finish()
+        let name = name.text(&self.text).text("@");
+        name.text(&text.unwrap_or_default()).finish()
     }
 }

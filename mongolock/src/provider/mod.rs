@@ -11,13 +11,12 @@ use once_cell::sync::OnceCell;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::home::Home;
+use crate::lock::Target;
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::store;
 use crate::task::joined;
-use crate::{
-    DistributedLock, IntoLockName, Lock, LockError, LockKind, LockSet, One, Permits, Semaphore, Several,
-};
+use crate::{DistributedLock, IntoLockName, Lock, LockError, LockSet, Semaphore};
 pub use builder::LockProviderBuilder;
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
@@ -157,7 +156,7 @@ impl LockProvider {
     ///
     /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
     pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
-        self.of_kind(One::new(RenderedName::new(name)))
+        Lock::new(&self.engine, Target::one(RenderedName::new(name), None))
     }
 
     /// Makes a set of the locks of these names, which are acquired all or nothing. The names are values as for
@@ -179,7 +178,7 @@ impl LockProvider {
     /// ```
     pub fn lock_all(&self, names: impl IntoIterator<Item = impl IntoLockName>) -> LockSet {
         let names = names.into_iter().map(RenderedName::new);
-        self.of_kind(Several::new(names.collect()))
+        Lock::new(&self.engine, Target::several(names.collect()))
     }
 
     /// Makes a semaphore: at most this number of callers hold a permit of it at the same time, in all processes. The name
@@ -199,11 +198,7 @@ impl LockProvider {
     /// # }
     /// ```
     pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
-        self.of_kind(Permits::new(RenderedName::new(name), permits))
-    }
-
-    pub(crate) fn of_kind<K: LockKind>(&self, kind: K) -> Lock<K> {
-        Lock::new(&self.engine, kind)
+        Lock::new(&self.engine, Target::one(RenderedName::new(name), Some(permits)))
     }
 
     /// Makes this the global provider: that of every annotated function without a `provider` argument.
