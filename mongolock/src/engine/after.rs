@@ -1,43 +1,23 @@
 //! The steps that follow from an event, and run when no mutex is held: callers are woken, and events are reported.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use tracing::level_filters::LevelFilter;
 
 use super::reports::EngineReport;
+use super::state::Queue;
 
-thread_local!(static STEPS: RefCell<Steps> = const { RefCell::new(Steps::NONE) });
-
-/// The steps of a thread.
-struct Steps {
-    waiting: VecDeque<Deferred>,
-    are_run: bool,
+thread_local! {
+    /// The steps of a thread.
+    static STEPS: RefCell<Queue<Deferred>> = const { RefCell::new(Queue::EMPTY) };
 }
 
 /// A step that is taken when no mutex is held.
 enum Deferred {
     Wake(Waker),
     Report(EngineReport),
-}
-
-impl Steps {
-    const NONE: Self = Self {
-        waiting: VecDeque::new(),
-        are_run: false,
-    };
-
-    /// The next step; `None` for a second loop inside a step of the first one.
-    fn next(&mut self, is_begin: bool) -> Option<Deferred> {
-        if is_begin && self.are_run {
-            return None;
-        }
-        let next = self.waiting.pop_front();
-        self.are_run = next.is_some();
-        next
-    }
 }
 
 impl Deferred {

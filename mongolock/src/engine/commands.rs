@@ -35,25 +35,14 @@ impl Engine {
     /// Sends the queued commands, unless another thread is sending them. Replies that arrive
     /// at once are decided on here.
     pub(super) fn send(self: &Arc<Self>) {
-        let mut is_mine = false;
-        loop {
-            let command = {
-                let mut commands = lock(&self.commands);
-                if commands.are_sent && !is_mine {
-                    return;
-                }
-                let command = commands.waiting.pop_front();
-                (commands.are_sent, is_mine) = (command.is_some(), true);
-                command
-            };
-            let Some(command) = command else { return };
-            if let Some(command) = self.send_one(command) {
+        let next = |is_begin| lock(&self.commands).next(is_begin);
+        let mut command = next(true);
+        while let Some(present) = command {
+            if let Some(unsent) = self.send_one(present) {
                 // The next call that has a runtime sends it.
-                let mut commands = lock(&self.commands);
-                commands.waiting.push_front(command);
-                commands.are_sent = false;
-                return;
+                return lock(&self.commands).put_back(unsent);
             }
+            command = next(false);
         }
     }
 

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::after;
 use super::clock::{Clock, duration};
 use super::reports::EngineReport;
-use super::state::{Decider, Engine, Event, Lease, System};
+use super::state::{Decider, Engine, Event, Lease, Queue, System};
 use crate::core::{self, Conf, Core, Effect, Key, Luck, MS, Notice, Places, Time};
 use crate::home::Home;
 use crate::meter::Meter;
@@ -104,7 +104,7 @@ impl Engine {
             rearmed: Arc::new(Notify::new()),
             timer: Mutex::default(),
             index_task: Mutex::default(),
-            commands: Mutex::default(),
+            commands: Mutex::new(Queue::EMPTY),
             idle: Notify::new(),
             refusals: Mutex::default(),
             process: std::process::id(),

@@ -49,7 +49,8 @@ pub(crate) struct Engine {
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
     /// The task that keeps the TTL index. It ends with its runtime, and a later call starts it again.
     pub(super) index_task: Mutex<Option<JoinHandle<()>>>,
-    pub(super) commands: Mutex<Commands>,
+    /// The commands that wait to be sent.
+    pub(super) commands: Mutex<Queue<Command>>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
     /// The first and the last of the refusals of the user that follow each other.
@@ -86,12 +87,34 @@ pub(super) type Event = core::Event<Arc<Lease>>;
 /// An effect of the core that concerns no caller.
 pub(super) type Command = Effect<Arc<Lease>>;
 
-/// The commands that wait to be sent.
-#[derive(Default)]
-pub(super) struct Commands {
-    pub(super) waiting: VecDeque<Command>,
-    /// Whether a thread is sending them.
-    pub(super) are_sent: bool,
+/// Values that are handled in their order, by one loop at a time.
+pub(super) struct Queue<T> {
+    pub(super) waiting: VecDeque<T>,
+    /// Whether a loop handles them.
+    is_handled: bool,
+}
+
+impl<T> Queue<T> {
+    pub(super) const EMPTY: Self = Self {
+        waiting: VecDeque::new(),
+        is_handled: false,
+    };
+
+    /// The next value of a loop; `None` also for one that begins while another one handles the values.
+    pub(super) fn next(&mut self, is_begin: bool) -> Option<T> {
+        if is_begin && self.is_handled {
+            return None;
+        }
+        let next = self.waiting.pop_front();
+        self.is_handled = next.is_some();
+        next
+    }
+
+    /// Ends the loop, which cannot handle this value.
+    pub(super) fn put_back(&mut self, value: T) {
+        self.waiting.push_front(value);
+        self.is_handled = false;
+    }
 }
 
 /// What a call is about.
