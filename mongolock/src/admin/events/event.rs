@@ -114,22 +114,3 @@ impl LockEventKind {
         )
     }
 }
-
-impl LockEvent {
-    /// An event of a lock about which nothing else is known.
-    pub(super) fn new(kind: LockEventKind, at: DateTime) -> Self {
-        Self {
-            at,
-            kind,
-            name: String::new(),
-            permit: None,
-            owner: None,
-            previous_owner: None,
-            fencing_token: None,
-            lock_id: None,
-            acquired_at: None,
-            expires_at: None,
-            since: None,
-        }
-    }
-}

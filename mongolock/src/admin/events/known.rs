@@ -107,7 +107,7 @@ impl KnownLocks {
     /// The ends of all holds that are known, and an event without a name for all others.
     fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
         let mut events = self.end_all(LockEventKind::Deleted, |_| true, time);
-        events.push(LockEvent::new(LockEventKind::Deleted, time.at));
+        events.push(event(LockEventKind::Deleted, "", None, time.at));
         events
     }
 
@@ -213,18 +213,32 @@ impl KnownLocks {
 
     /// An event about a lock, with what is known of its hold.
     fn event(&self, kind: LockEventKind, id: &str, at: DateTime) -> LockEvent {
-        let (permit, hold) = (permit_id::number(id), self.taken.get(id));
-        let token = hold.and_then(|hold| hold.token);
-        LockEvent {
-            name: permit_id::shown(id).to_owned(),
-            permit,
-            owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
-            fencing_token: token.filter(|_| permit.is_none()).map(FencingToken::from),
-            lock_id: hold.map(|hold| hold.lock_id.to_string()),
-            acquired_at: hold.and_then(|hold| hold.acquired_at.map(DateTime::from_millis)),
-            ..LockEvent::new(kind, at)
-        }
+        event(kind, id, self.taken.get(id), at)
     }
+}
+
+/// An event about a lock, or about none, with what is known of its hold.
+fn event(kind: LockEventKind, id: &str, hold: Option<&Taken>, at: DateTime) -> LockEvent {
+    let (permit, token) = (permit_id::number(id), hold.and_then(|hold| hold.token));
+    LockEvent {
+        at,
+        kind,
+        name: permit_id::shown(id).to_owned(),
+        permit,
+        owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
+        previous_owner: None,
+        fencing_token: token.filter(|_| permit.is_none()).map(FencingToken::from),
+        lock_id: hold.map(|hold| hold.lock_id.to_string()),
+        acquired_at: hold.and_then(|hold| hold.acquired_at.map(DateTime::from_millis)),
+        expires_at: None,
+        since: None,
+    }
+}
+
+/// The event of a gap in the changes, the last of which before it was at the time `since`.
+pub(super) fn gap(since: Option<DateTime>, at: DateTime) -> LockEvent {
+    let gap = event(LockEventKind::Gap, "", None, at);
+    LockEvent { since, ..gap }
 }
 
 /// The kind of the event for a new claim with this id.

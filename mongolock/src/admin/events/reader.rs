@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::event::{LockEvent, LockEventKind};
-use super::known::{KnownLocks, Moment};
+use super::known::{KnownLocks, Moment, gap};
 use crate::engine::Engine;
 use crate::error::meaning::Meaning;
 use crate::options::ensure;
@@ -150,11 +150,7 @@ impl Reader {
     async fn bridge(&mut self, since: Option<DateTime>) -> Result<StreamReader, LockError> {
         let stream = self.open(Begin::Now).await?;
         let (at, changed) = self.read_all().await?;
-        let gap = LockEvent {
-            since,
-            ..LockEvent::new(LockEventKind::Gap, at)
-        };
-        self.send([vec![gap], changed].concat()).await;
+        self.send([vec![gap(since, at)], changed].concat()).await;
         Ok(stream)
     }
 
