@@ -51,13 +51,6 @@ pub(crate) async fn request<T: Send + 'static>(
     limited(ADMIN_REPLY_LIMIT, what, start(command)).await
 }
 
-/// Waits for the reply to a command for at most [`DEAD_CONNECTION`]; after that its connection must be dead.
-pub(crate) async fn with_reply_limit<T>(
-    command: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, LockError> {
-    limited(DEAD_CONNECTION, "command", command).await
-}
-
 /// Waits for the reply to a command with this limit at the server for [`NO_REPLY`] longer; after that its connection must
 /// be dead.
 pub(crate) async fn within<T>(
@@ -88,34 +81,22 @@ pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output 
     tokio::time::timeout(rest, command).await.ok()
 }
 
-/// Runs a command, and calls this function if the command waits for a connection for longer than this.
-pub(crate) async fn noting_wait<T>(
-    longest: Duration,
-    note: impl FnOnce(),
-    command: impl Future<Output = T>,
-) -> T {
-    let is_served = served();
-    let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
-    if let Ok(reply) = tokio::time::timeout(longest, command.as_mut()).await {
-        return reply;
-    }
-    if !is_served.load(Relaxed) {
-        note();
-    }
-    command.await
+tokio::task_local! {
+    /// Whether the driver has woken the command that is in flight inside [`reply_within`].
+    static IS_SERVED: Arc<AtomicBool>;
 }
 
-tokio::task_local! {
-    /// Whether the driver has woken the command that is in flight inside [`reply_within`] or [`noting_wait`].
-    static IS_SERVED: Arc<AtomicBool>;
+/// Whether the command that is in flight inside [`reply_within`] has a connection.
+pub(crate) fn is_served() -> bool {
+    served().load(Relaxed)
 }
 
 fn served() -> Arc<AtomicBool> {
     IS_SERVED.try_with(Arc::clone).unwrap_or_default()
 }
 
-/// Runs one command of the driver, and notes for [`reply_within`] and [`noting_wait`] whether the driver has woken it. Other
-/// wake-ups of the task do not count.
+/// Runs one command of the driver, and notes for [`reply_within`] whether the driver has woken it. Other wake-ups of the task do not
+/// count.
 pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
     let is_served = served();
     // An earlier command of the same request may have been served.

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use mongodb::ClientSession;
 
 use super::kinds::{PreparedWrite, Upsert, Write};
+use crate::timing::DEAD_CONNECTION;
 use crate::{LockError, task};
 
 /// A fenced write with the driver's options `O`, which is sent when it is awaited; made by
@@ -93,7 +94,9 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { prepared, session } = self;
         match session {
-            None => Box::pin(async { task::start(task::with_reply_limit(prepared?.make(None))).await }),
+            None => Box::pin(async {
+                task::start(task::limited(DEAD_CONNECTION, "command", prepared?.make(None))).await
+            }),
             Some(session) => Box::pin(async { prepared?.make(Some(session)).await }),
         }
     }
@@ -112,7 +115,6 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::timing::DEAD_CONNECTION;
     use crate::{FencedExt, FencingToken};
 
     /// The connection delivers no reply, and the driver itself would wait for longer.

@@ -13,8 +13,8 @@ use super::mongo::MongoStore;
 use crate::LockError;
 use crate::error::meaning::Meaning;
 use crate::meter::{CommandKind, CommandMeter};
-use crate::task::with_reply_limit;
-use crate::timing::CLOSE_LIMIT;
+use crate::task::limited;
+use crate::timing::{CLOSE_LIMIT, DEAD_CONNECTION};
 
 /// A stream that is open, counted until it is dropped.
 pub(crate) struct Passage(watch::Receiver<bool>);
@@ -60,7 +60,8 @@ impl MongoStore {
         let sending = pin!(async {
             let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
             if fails_in_outage || is_of_operator(kind) {
-                self.servers.run(fails_in_outage, with_reply_limit(command)).await
+                let sent = limited(DEAD_CONNECTION, "command", command);
+                self.servers.run(fails_in_outage, sent).await
             } else {
                 command.await
             }

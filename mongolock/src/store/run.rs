@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::Store;
 use super::error::{any_of, of_change, unfit};
 use super::look::{ALL, Looked};
@@ -167,17 +169,19 @@ fn kind(row: &Row) -> CommandKind {
     }
 }
 
-/// Reports renewals that wait for a connection for a third of the lease.
-async fn noting_wait(
-    rows: &[Row],
-    command: impl Future<Output = Result<Vec<Reply>, NotRun>>,
-) -> Result<Vec<Reply>, NotRun> {
+/// Runs a command, and reports renewals that wait for a connection for a third of the lease.
+async fn noting_wait<T>(rows: &[Row], mut command: impl Future<Output = T> + Unpin) -> T {
     let Then::Renew { expiry } = rows[0].then else {
         return command.await;
     };
     let longest = from_millis(expiry) / 3;
-    let note = || trace::renewal_waiting(rows.len(), &rows[0].name, longest);
-    task::noting_wait(longest, note, command).await
+    if let Ok(reply) = timeout(longest, &mut command).await {
+        return reply;
+    }
+    if !task::is_served() {
+        trace::renewal_waiting(rows.len(), &rows[0].name, longest);
+    }
+    command.await
 }
 
 /// The error for a damaged document that a claim has found or changed.
