@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::engine::Engine;
 use crate::protocol::{Name, Sight};
-use crate::store::{Looked, PAGE_SIZE, Store, info};
+use crate::store::{Found, Looked, PAGE_SIZE, Store, info};
 use crate::{LockError, LockFilter, LockInfo, task};
 
 /// A stream of locks in the order of their names; made by [`LockAdmin::stream`](crate::LockAdmin::stream).
@@ -45,7 +45,7 @@ pub struct LockInfoStream {
 }
 
 /// The query for a page, which is under way.
-type PageRequest = Pin<Box<dyn Future<Output = Result<Vec<(Name, Sight)>, LockError>> + Send>>;
+type PageRequest = Pin<Box<dyn Future<Output = Result<Found, LockError>> + Send>>;
 
 impl LockInfoStream {
     pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {

@@ -25,6 +25,9 @@ pub(crate) enum Looked {
     Owner(String),
 }
 
+/// The documents that a query has found, with the names of their locks.
+pub(crate) type Found = Vec<(Name, Sight)>;
+
 /// The number of documents of a query that has no smaller one: those of all awaited locks of a process, or of a semaphore.
 pub(crate) const ALL: u32 = i32::MAX.unsigned_abs();
 

@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::Looked;
+use super::{Found, Looked};
 use crate::duration::millis;
 use crate::options::DEFAULT_RETENTION;
 use crate::permit_id;
@@ -148,7 +148,7 @@ impl MemoryStore {
     }
 
     /// A part of these documents.
-    pub(crate) fn find(&self, looked: &Looked, after: Option<&str>, most: u32) -> Vec<(Name, Sight)> {
+    pub(crate) fn find(&self, looked: &Looked, after: Option<&str>, most: u32) -> Found {
         let now = Some(self.now());
         let by_name = &lock(&self.documents).by_name;
         let mut found: Vec<(&Name, &Document)> = match looked {

@@ -37,7 +37,7 @@ pub use info::{LockInfo, LockState};
 pub(crate) use info::{as_rfc3339, info};
 #[cfg(test)]
 pub(crate) use look::ALL;
-pub(crate) use look::Looked;
+pub(crate) use look::{Found, Looked};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use reachability::Reachability;

@@ -17,14 +17,14 @@ use self::encoder::by_server;
 use self::fields::sight;
 use super::IndexState;
 use super::connection::Connection;
-use super::look::Looked;
+use super::look::{Found, Looked};
 use super::reachability::Reachability;
 use super::reply::{self, NotRun};
 use crate::LockError;
 use crate::duration::millis;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::options::check_database;
-use crate::protocol::{Name, Reply, Sight, Then};
+use crate::protocol::{Reply, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
 use crate::timing::PROBE_LIMIT;
@@ -196,7 +196,7 @@ impl MongoStore {
         after: Option<&str>,
         most: u32,
         limit: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    ) -> Result<Found, LockError> {
         let mut filter = looked.query();
         if let Some(after) = after {
             filter = doc! { "$and": [{ "_id": { "$gt": after } }, filter] };

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::Store;
 use super::error::{any_of, of_change, unfit};
-use super::look::{ALL, Looked};
+use super::look::{ALL, Found, Looked};
 use super::reply::NotRun;
 use crate::LockError;
 use crate::duration::{from_millis, millis};
@@ -74,11 +74,7 @@ impl Store {
     }
 
     /// Reads the documents of these locks, and of all permits of these groups, with one query.
-    pub(crate) async fn look(
-        &self,
-        names: Vec<Name>,
-        limit: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    pub(crate) async fn look(&self, names: Vec<Name>, limit: Duration) -> Result<Found, LockError> {
         let names = Looked::Names(names);
         self.find(CommandKind::Look, &names, None, ALL, limit).await
     }
@@ -92,7 +88,7 @@ impl Store {
         after: Option<&str>,
         most: u32,
         limit: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    ) -> Result<Found, LockError> {
         match self {
             Self::Mongo(store) => store.find(kind, looked, after, most, limit).await,
             Self::Memory(store) => Ok(store.find(looked, after, most)),
@@ -109,7 +105,7 @@ impl Store {
         looked: &Looked,
         after: Option<&str>,
         most: u32,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    ) -> Result<Found, LockError> {
         let most = most.min(PAGE_SIZE);
         self.find(CommandKind::Admin, looked, after, most, COMMAND_LIMIT)
             .await
@@ -117,8 +113,8 @@ impl Store {
 
     /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
     /// limit and one `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
-    pub(crate) async fn all(&self, looked: &Looked) -> Result<Vec<(Name, Sight)>, LockError> {
-        let mut found: Vec<(Name, Sight)> = Vec::new();
+    pub(crate) async fn all(&self, looked: &Looked) -> Result<Found, LockError> {
+        let mut found = Found::new();
         loop {
             let after = found.last().map(|(name, _)| &**name);
             let page = self.page(looked, after, PAGE_SIZE).await?;
@@ -131,11 +127,7 @@ impl Store {
     }
 
     /// Those of these locks that are taken or damaged.
-    pub(crate) async fn stuck(
-        &self,
-        looked: &Looked,
-        takeover_margin: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    pub(crate) async fn stuck(&self, looked: &Looked, takeover_margin: Duration) -> Result<Found, LockError> {
         let margin = millis(takeover_margin);
         let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
         let mut found = self.all(looked).await?;

@@ -12,8 +12,7 @@ use super::known::{KnownLocks, Moment, gap};
 use crate::engine::Engine;
 use crate::error::meaning::Meaning;
 use crate::options::ensure;
-use crate::protocol::{Name, Sight};
-use crate::store::{Begin, Looked, Store, StreamReader, second};
+use crate::store::{Begin, Found, Looked, Store, StreamReader, second};
 use crate::timing::{EVENTS_TOGETHER, FAILED_PAUSE};
 use crate::{LockError, LockFilter};
 
@@ -173,7 +172,7 @@ impl Reader {
     }
 
     /// The documents of these locks, and the time of the read.
-    async fn look_for(&self, looked: Looked) -> Result<(Vec<(Name, Sight)>, Moment), LockError> {
+    async fn look_for(&self, looked: Looked) -> Result<(Found, Moment), LockError> {
         let found = self.store.all(&looked).await?;
         let at = match found.iter().find_map(|(_, sight)| sight.now) {
             Some(now) => DateTime::from_millis(now),
