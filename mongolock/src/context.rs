@@ -296,7 +296,8 @@ impl LockContext {
     /// The context of a call that depends on these leases, at least one.
     pub(crate) fn new(leases: Few<Arc<Lease>>, view: View) -> Self {
         let context = Self::within(Self::current(), leases, view);
-        context.cut_ended_calls();
+        // Ended calls are removed from the whole chain.
+        std::iter::successors(Some(context.clone()), Self::outer).for_each(drop);
         context
     }
 
@@ -365,11 +366,6 @@ impl LockContext {
             link.clone_from(&lock(&ended.level.outer));
         }
         link.clone()
-    }
-
-    /// Removes all ended calls from the chain.
-    fn cut_ended_calls(&self) {
-        std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
     }
 
     pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {

@@ -235,7 +235,7 @@ impl LockGuard {
         if self.lease().about.options.once.is_none() {
             return Err(not_once("done"));
         }
-        self.hold.complete().await
+        self.hold.mark().await
     }
 }
 

@@ -130,7 +130,12 @@ impl LockProvider {
     }
 
     fn start(builder: LockProviderBuilder) -> Result<Self, LockError> {
-        let worker = Worker::start(builder.build()?);
+        let worker = Arc::new(Worker {
+            provider: builder.build()?,
+        });
+        let keeper = Arc::downgrade(&worker);
+        // An error says that there is one.
+        let _ = worker.provider.engine.keeper.set(keeper);
         Ok(Self { worker })
     }
 
@@ -256,14 +261,6 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(provider: crate::LockProvider) -> Arc<Self> {
-        let worker = Arc::new(Self { provider });
-        let keeper = Arc::downgrade(&worker);
-        // An error says that there is one.
-        let _ = worker.provider.engine.keeper.set(keeper);
-        worker
-    }
-
     /// Polls a future on the calling thread until it is ready. Its timers, its connections and the tasks that it spawns run
     /// on the thread of the provider.
     fn wait<T>(&self, future: impl Future<Output = T>) -> T {

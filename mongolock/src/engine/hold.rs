@@ -48,15 +48,10 @@ impl Hold {
         self.end(Ending::Release, Duty::Nothing).await
     }
 
-    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work
-    /// may succeed only once, and otherwise released. Cancel safe: once polled, the completion continues in the
-    /// background.
-    pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
-        if self.lease.about.options.once.is_some() {
-            self.end(Ending::Done, Duty::Nothing).await
-        } else {
-            self.release().await
-        }
+    /// Ends a hold whose work has succeeded and may succeed only once, and waits for the server's reply: the lock is marked as
+    /// done. Cancel safe: once polled, the mark is made in the background.
+    pub(crate) async fn mark(&mut self) -> Result<(), LockError> {
+        self.end(Ending::Done, Duty::Nothing).await
     }
 
     /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.

@@ -164,7 +164,7 @@ impl RunningHold {
     /// Ends the call's part of the hold. Returns an error if a hold that the call has joined is over.
     async fn finish(&mut self, needs_mark: bool) -> Result<(), LockError> {
         match &mut self.own {
-            Some(own) if needs_mark => own.complete().await?,
+            Some(own) if needs_mark => own.mark().await?,
             Some(own) if own.lease().about.options.await_release => own.release().await?,
             Some(own) => own.release_unawaited()?,
             None => {}
