@@ -1,6 +1,6 @@
 //! Escaping, which keeps the values of a name apart.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Write};
 
 /// Escapes a value for a lock name that you format yourself, like a placeholder of a template that is not the last one.
 ///
@@ -35,33 +35,20 @@ use std::fmt::{self, Display, Formatter, Write};
 ///
 /// If the `Display` of the value returns an error, as [`to_string`](ToString::to_string) does.
 pub fn escape(value: impl Display, separator: char) -> String {
-    Escaped {
-        value: &value,
-        separator,
-    }
-    .to_string()
+    let mut text = String::new();
+    let to = &mut text;
+    let written = write!(Escaper { to, separator }, "{value}");
+    written.expect("a `Display` implementation returned an error");
+    text
 }
 
-/// A value that is displayed with `%` and its separator escaped.
-pub(super) struct Escaped<'a> {
-    pub(super) value: &'a dyn Display,
+/// A writer that escapes `%` and the separator in its input.
+pub(super) struct Escaper<'a, W> {
+    pub(super) to: &'a mut W,
     pub(super) separator: char,
 }
 
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let separator = self.separator;
-        write!(Escaper { to: f, separator }, "{}", self.value)
-    }
-}
-
-/// A writer that escapes its input.
-struct Escaper<'a, 'b> {
-    to: &'a mut Formatter<'b>,
-    separator: char,
-}
-
-impl Write for Escaper<'_, '_> {
+impl<W: Write> Write for Escaper<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut plain = 0;
         for (at, special) in text.match_indices(['%', self.separator]) {
@@ -77,6 +64,8 @@ impl Write for Escaper<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Formatter;
+
     use super::*;
 
     #[test]

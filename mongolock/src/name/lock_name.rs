@@ -103,7 +103,7 @@ pub trait IntoLockName {
 #[diagnostic::do_not_recommend]
 impl<T: Display> IntoLockName for T {
     fn into_lock_name(self, name: NameBuilder) -> NameBuilder {
-        name.add(None, &self)
+        name.add(None, None, &self)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::escape::Escaped;
+use super::escape::Escaper;
 use super::rendered::{Flaw, MAX_BYTES, RenderedName, rfc3339};
 
 /// A lock's name while it is rendered: at its limit it stops the rendering.
@@ -62,7 +62,7 @@ impl NameBuilder {
 
     /// Appends the value of a placeholder.
     pub fn value<T: NameValue + ?Sized>(self, placeholder: &'static str, value: &T) -> Self {
-        self.add(Some(placeholder), &value)
+        self.add(Some(placeholder), None, &value)
     }
 
     /// Appends the value of a placeholder, with `%` and the separator escaped.
@@ -72,17 +72,22 @@ impl NameBuilder {
         separator: char,
         value: &T,
     ) -> Self {
-        let value = Escaped {
-            value: &value,
-            separator,
-        };
-        self.add(Some(placeholder), &value)
+        self.add(Some(placeholder), Some(separator), &value)
     }
 
     /// Appends the value of a placeholder; without a placeholder the value is the whole name.
-    pub(super) fn add(mut self, placeholder: Option<&'static str>, value: &dyn Display) -> Self {
-        let before = self.text.len();
-        if write!(self, "{value}").is_err() {
+    pub(super) fn add(
+        mut self,
+        placeholder: Option<&'static str>,
+        separator: Option<char>,
+        value: &dyn Display,
+    ) -> Self {
+        let (before, to) = (self.text.len(), &mut self);
+        let written = match separator {
+            Some(separator) => write!(Escaper { to, separator }, "{value}"),
+            None => write!(to, "{value}"),
+        };
+        if written.is_err() {
             // If the name is too long, that was noted before.
             self.flaw.get_or_insert(Flaw::DisplayFailed(placeholder));
         } else if self.text.len() == before
