@@ -19,6 +19,8 @@ use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
+const NO_COMMIT: &str = "timed out waiting for the reply to the commit";
+const NO_GUARD: &str = "timed out waiting for the reply to the statement that guards the commit";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
@@ -119,7 +121,9 @@ pub(super) async fn guard(
             }
             Ok(Err(error)) => return Err(error),
             // The transaction is aborted, and can be repeated as a whole.
-            Err(_) => return Err(no_guard().into()),
+            Err(_) => {
+                return Err(with_label(&Error::custom(NO_GUARD), TRANSIENT_TRANSACTION_ERROR).into());
+            }
         }
     }
 }
@@ -145,10 +149,7 @@ pub(super) async fn commit(
                 return Err(error.into());
             }
             Ok(Err(error)) => error,
-            Err(_) => with_label(
-                &Error::custom("timed out waiting for the reply to the commit"),
-                UNKNOWN_TRANSACTION_COMMIT_RESULT,
-            ),
+            Err(_) => with_label(&Error::custom(NO_COMMIT), UNKNOWN_TRANSACTION_COMMIT_RESULT),
         };
         store.note(&Err::<(), _>(error.clone().into()));
         // The driver sends a commit again after a failed connection, and may return the rejection of the repetition.
@@ -187,12 +188,6 @@ fn is_unknown(error: &Error) -> bool {
 fn cannot_be_confirmed(error: &Error) -> bool {
     let is_write_concern = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)));
     is_write_concern && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-}
-
-/// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
-fn no_guard() -> Error {
-    let said = "timed out waiting for the reply to the statement that guards the commit";
-    with_label(&Error::custom(said), TRANSIENT_TRANSACTION_ERROR)
 }
 
 /// A guarded commit under these leases, from before its guarding statement to its end. Dropped without one, its outcome is unknown.
