@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::duration::as_seconds;
-use crate::engine::{Engine, Lease};
+use crate::engine::Lease;
 use crate::{FencingToken, IndexState, LockError, LockProvider, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
@@ -138,7 +138,11 @@ impl LockProvider {
             overloaded_since: engine.store.overloaded_for(),
             last_renewal: engine.last_renewal(),
             smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
-            wake_up: wake_up(engine),
+            wake_up: match engine.waiting.load(Relaxed) {
+                0 => WakeUp::Idle,
+                _ if engine.is_listening() => WakeUp::Stream,
+                _ => WakeUp::Polling,
+            },
             index: engine.store.index_state(),
             held: leases.iter().map(|lease| lease.keys().len()).sum(),
             waiting: engine.waiting.load(Relaxed),
@@ -214,16 +218,6 @@ impl LockProvider {
         let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
         held.sort_by(|one, other| one.name.cmp(&other.name));
         held
-    }
-}
-
-fn wake_up(engine: &Engine) -> WakeUp {
-    if engine.waiting.load(Relaxed) == 0 {
-        WakeUp::Idle
-    } else if engine.is_listening() {
-        WakeUp::Stream
-    } else {
-        WakeUp::Polling
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tracing::Span;
-
 use super::clock::duration;
 use super::state::{How, Lease};
 use super::words::{error_of, shown};
@@ -24,35 +22,28 @@ pub(super) enum EngineReport {
 
 impl EngineReport {
     pub(super) fn tell(self) {
-        home::tell(move || self.span().in_scope(|| self.report()));
+        home::tell(move || self.report());
     }
 
-    /// The span of the call or of the hold.
-    fn span(&self) -> Span {
-        let lease = match self {
-            Self::Core(core::Report::Failed(failed)) => failed.cell.as_ref(),
-            Self::Core(core::Report::PermitsDiffer(..)) => None,
-            Self::Core(core::Report::Waiting(lease, ..))
-            | Self::Renewed(lease, _)
-            | Self::Lost(lease, ..)
-            | Self::Ended(lease, ..) => Some(lease),
-        };
-        lease.map_or_else(Span::none, |lease| lease.span.clone())
-    }
-
+    /// Reports it in the span of the call or of the hold.
     fn report(&self) {
         match self {
-            Self::Core(core::Report::Failed(failed)) => report_failed(failed),
-            Self::Core(core::Report::Waiting(_, name, left, pause)) => {
+            Self::Core(core::Report::Failed(failed)) => {
+                let _entered = failed.cell.as_ref().map(|lease| lease.span.enter());
+                report_failed(failed);
+            }
+            Self::Core(core::Report::Waiting(lease, name, left, pause)) => {
                 let left = left.map(|left| duration(left.saturating_mul(MS)));
-                trace::waiting(shown(name), left, duration(*pause));
+                lease
+                    .span
+                    .in_scope(|| trace::waiting(shown(name), left, duration(*pause)));
             }
             Self::Core(core::Report::PermitsDiffer(name, permits, seen)) => {
                 trace::permits_differ(shown(name), *permits, seen.saturating_add(1));
             }
             Self::Renewed(lease, age) => lease.meter.record(Measure::Renewed(duration(*age))),
-            Self::Lost(lease, at, reason) => report_lost(lease, *at, *reason),
-            Self::Ended(lease, at, how, ended) => report_end(lease, *at, *how, ended),
+            Self::Lost(lease, at, reason) => lease.span.in_scope(|| report_lost(lease, *at, *reason)),
+            Self::Ended(lease, at, how, ended) => lease.span.in_scope(|| report_end(lease, *at, *how, ended)),
         }
     }
 }
