@@ -136,24 +136,19 @@ pub trait TickValue: Clone + Into<SystemTime> {}
 #[diagnostic::do_not_recommend]
 impl<T: Clone + Into<SystemTime>> TickValue for T {}
 
-/// What an annotated function acquires.
+/// What an annotated function acquires: a lock or a permit of a semaphore, or several locks.
 #[derive(Debug)]
-pub enum Names {
-    /// A lock, or a permit of a semaphore.
-    One(NameBuilder),
-    /// Several locks.
-    Several(Vec<NameBuilder>),
-}
+pub struct Names(Target);
 
 impl From<NameBuilder> for Names {
     fn from(name: NameBuilder) -> Self {
-        Self::One(name)
+        Self(Target::one(name.finish(), None))
     }
 }
 
 impl<const N: usize> From<[NameBuilder; N]> for Names {
     fn from(names: [NameBuilder; N]) -> Self {
-        Self::Several(names.into())
+        Self(Target::several(names.map(NameBuilder::finish).into()))
     }
 }
 
@@ -249,11 +244,8 @@ impl Call {
         }
     }
 
-    fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
-        let mut target = match names {
-            Names::One(name) => Target::one(name.finish(), self.permits),
-            Names::Several(names) => Target::several(names.into_iter().map(NameBuilder::finish).collect()),
-        };
+    fn acquire(self, Names(mut target): Names, on_busy: OnBusy) -> Acquiring {
+        target.permits = self.permits;
         if let Some(tick) = self.tick {
             target = target.at(tick);
         }

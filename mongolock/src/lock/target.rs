@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// The index of the name that represents all in errors, metrics and spans: the one that the caller has written first.
     pub(super) title: usize,
     /// The number of permits, if the name is that of a semaphore.
-    pub(super) permits: Option<u32>,
+    pub(crate) permits: Option<u32>,
 }
 
 impl Target {

@@ -35,7 +35,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("protocol", 532),
     ("provider", 260),
     ("run", 284),
-    ("single files", 1620),
+    ("single files", 1583),
     ("store", 1666),
     ("store/memory", 137),
     ("store/mongo", 591),
