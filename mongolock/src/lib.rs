@@ -139,9 +139,7 @@ pub use guard::{Guard, LockGuard, Permit};
 pub use handle::LeaseHandle;
 pub use health::{Health, HeldInfo, WakeUp};
 pub use leader::Leader;
-pub use lock::one::{DistributedLock, One};
-pub use lock::permits::{Permits, Semaphore};
-pub use lock::several::{LockSet, Several};
+pub use lock::kinds::{DistributedLock, LockSet, One, Permits, Semaphore, Several};
 pub use lock::{Lock, LockKind};
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};

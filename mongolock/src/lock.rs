@@ -1,9 +1,7 @@
 //! A lock, a set of locks and a semaphore: one type. What it acquires is a value, and its parameter says which guard its callers get.
 
-pub(crate) mod one;
+pub(crate) mod kinds;
 mod parts;
-pub(crate) mod permits;
-pub(crate) mod several;
 mod target;
 
 use std::fmt;
