@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod any_document;
 mod backend;
-mod change;
 mod change_stream;
 mod connection;
 mod detached;
@@ -26,7 +25,6 @@ mod ttl_index;
 
 pub(crate) use crate::duration::millis;
 pub(crate) use backend::Store;
-pub(crate) use change::{Change, second};
 #[cfg(test)]
 pub(crate) use change_stream::LockStream;
 pub(crate) use connection::{Connection, connect};
@@ -43,5 +41,5 @@ pub(crate) use mongo::MongoStore;
 pub(crate) use reachability::Reachability;
 pub(crate) use reply::NotRun;
 pub(crate) use run::PAGE_SIZE;
-pub(crate) use stream_reader::{Begin, StreamReader};
+pub(crate) use stream_reader::{Begin, Change, StreamReader, second};
 pub(crate) use transaction::{GuardChange, GuardOutcome, LeaseId};
