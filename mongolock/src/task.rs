@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tracing::Instrument;
 
@@ -134,6 +135,18 @@ pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> 
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
+/// Whether a runtime, on which a driver's client works, is another one than the caller's, and has ended.
+pub(crate) fn has_ended(runtime: &Handle) -> bool {
+    if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+        return false;
+    }
+    // A runtime that has ended drops a new task at once.
+    let task = runtime.spawn(std::future::pending::<()>());
+    let has_ended = task.is_finished();
+    task.abort();
+    has_ended
+}
+
 /// The output of a task that has ended; a panic of the task continues in the caller.
 pub(crate) fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
@@ -145,6 +158,7 @@ pub(crate) fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime::Builder;
     use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
 
@@ -206,6 +220,20 @@ mod tests {
             assert_eq!(pool.send(()).is_ok(), is_served);
             assert_eq!(waiting.await.unwrap().is_some(), is_served);
             assert_eq!(begun.elapsed(), served_after);
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_lives_has_not_ended() {
+        let runtime = || Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        for first in [runtime(), Builder::new_current_thread().build().unwrap()] {
+            let (home, other) = (first.handle().clone(), runtime());
+            first.block_on(async { assert!(!has_ended(&home)) });
+            other.block_on(async { assert!(!has_ended(&home)) });
+            assert!(!has_ended(&home), "outside a runtime");
+            drop(first);
+            assert!(has_ended(&home));
+            other.block_on(async { assert!(has_ended(&home)) });
         }
     }
 }

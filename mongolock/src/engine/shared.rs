@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::meter::Meter;
 use crate::options::Config;
 use crate::probe::Probe;
-use crate::store::{Store, has_ended, millis};
+use crate::store::{Store, millis};
 use crate::sync::lock;
 use crate::task;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
@@ -117,7 +117,7 @@ impl Engine {
 
     /// Where tasks run: in the runtime of the provider while that lives, and then in that of the caller.
     pub(crate) fn runtime(&self) -> Option<Handle> {
-        let home = self.home.clone().filter(|home| !has_ended(home));
+        let home = self.home.clone().filter(|home| !task::has_ended(home));
         home.or_else(|| Handle::try_current().ok())
     }
 

@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::home::has_ended;
 use super::overload::Overload;
 use crate::error::driver_text::code;
 use crate::error::meaning::{Meaning, OwnFailure};
@@ -150,7 +149,7 @@ impl Reachability {
             Meaning::Unreachable | Meaning::NoServer | Meaning::WrongServer => {}
             _ => return error,
         }
-        if self.home.get().is_some_and(has_ended) {
+        if self.home.get().is_some_and(task::has_ended) {
             return Meaning::EndedRuntime.error();
         }
         let refused = self.known.borrow().refused.clone();

@@ -34,7 +34,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("protocol", 532),
     ("provider", 260),
     ("run", 284),
-    ("single files", 1737),
+    ("single files", 1747),
     ("store", 1666),
     ("store/memory", 137),
     ("store/mongo", 591),
