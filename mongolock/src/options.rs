@@ -117,22 +117,15 @@ impl Options {
         }
     }
 
-    /// The time for which an acquire waits. For work that may succeed once it waits for the end of another run, unless
-    /// the lock itself sets a timeout.
-    pub(crate) fn wait_limit(&self) -> Option<Duration> {
-        if self.once.is_some() && !self.has_own_timeout {
-            None
-        } else {
-            self.acquire_timeout
+    /// Whether a call makes a single attempt, which does not wait for the holder, and the time limit of the call. For work that may
+    /// succeed once it waits for the end of another run, unless the lock itself sets a timeout.
+    pub(crate) fn limit(&self, on_busy: OnBusy) -> (bool, Option<Duration>) {
+        let own = self.acquire_timeout;
+        let waits = own.filter(|_| self.once.is_none() || self.has_own_timeout);
+        if on_busy == OnBusy::Wait && waits != Some(Duration::ZERO) {
+            return (false, waits);
         }
-    }
-
-    /// The time limit of a single attempt, which does not wait for the holder.
-    pub(crate) fn attempt_limit(&self) -> Duration {
-        match self.acquire_timeout {
-            Some(limit) if !limit.is_zero() => limit,
-            _ => TRY_LIMIT,
-        }
+        (true, own.filter(|limit| !limit.is_zero()).or(Some(TRY_LIMIT)))
     }
 
     /// Returns an error for the first option that is out of its bounds; no value is clamped.

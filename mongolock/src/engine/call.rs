@@ -15,7 +15,7 @@ use super::words;
 use crate::core::{Join, Key, OncePolicy, Rules, Time, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
-use crate::options::{OnBusy, Once, Options};
+use crate::options::{Once, Options};
 use crate::store::millis;
 use crate::{LockError, trace};
 
@@ -50,13 +50,8 @@ impl AcquireCall {
         };
         engine.waiting.fetch_add(1, Ordering::Relaxed);
         call.lease.meter.record(Measure::WaitBegins);
-        match call.span.in_scope(|| call.join(wanted)) {
-            Ok(waiter) => call.waiter = waiter,
-            Err(error) => {
-                call.end(Err(&error));
-                return Err(error);
-            }
-        }
+        let joined = call.span.in_scope(|| call.join(wanted));
+        call.waiter = joined.inspect_err(|error| call.end(Err(error)))?;
         Ok(call)
     }
 
@@ -69,13 +64,7 @@ impl AcquireCall {
         engine.store.check()?;
         engine.keep_index();
         engine.lend_runtime();
-        let limit = options.wait_limit();
-        let is_try = about.on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
-        let limit = if is_try {
-            Some(options.attempt_limit())
-        } else {
-            limit
-        };
+        let (is_try, limit) = options.limit(about.on_busy);
         let micros = |limit: Duration| i64::try_from(limit.as_micros()).unwrap_or(i64::MAX / 2);
         let join = Join {
             rules: rules(options),
