@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::after;
 use super::reports::EngineReport;
 use super::state::{Event, Granted, How, Lease, State, Step};
-use crate::core::{self, EndResult, Ended, Ending, Grant, LossReason, Notice, Time, relied_on};
+use crate::core::{EndResult, Ended, Ending, Grant, Key, LossReason, Notice, Time, relied_on};
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;
@@ -43,14 +43,7 @@ impl Lease {
         event
     }
 
-    fn held(
-        &self,
-        state: &mut State,
-        now: Time,
-        hold: core::Key,
-        grants: &[Grant],
-        until: Time,
-    ) -> Option<Event> {
+    fn held(&self, state: &mut State, now: Time, hold: Key, grants: &[Grant], until: Time) -> Option<Event> {
         if let Step::Left = state.step {
             return Some(Event::End(hold, Ending::Untaken, None));
         }

@@ -71,7 +71,10 @@ impl Engine {
             Clock::Tokio(Instant::now())
         };
         let (shortest, longest) = config.retry_interval.clone().into_inner();
-        let pool = store.pool();
+        let (pool, own) = (
+            store.pool(),
+            thread.as_ref().map(|thread| thread.handle().clone()),
+        );
         let conf = Conf {
             mark,
             owner: Arc::clone(&owner),
@@ -95,10 +98,7 @@ impl Engine {
             waiting: AtomicUsize::new(0),
             keeper: OnceLock::new(),
             clock,
-            home: match &thread {
-                Some(thread) => Some(thread.handle().clone()),
-                None => Handle::try_current().ok(),
-            },
+            home: own.or_else(|| Handle::try_current().ok()),
             _thread: thread,
             armed: AtomicI64::new(i64::MAX),
             rearmed: Arc::new(Notify::new()),
