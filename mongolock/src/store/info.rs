@@ -117,10 +117,6 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
     };
     let wrong_id = || unfit(name, "lockId", &document.lock_id, "a string");
     let taken_by = lock_id::taken_by(sight.lock_id().ok_or_else(wrong_id)?);
-    let (acquired_at, expires_at) = (
-        date("acquiredAt", &document.acquired_at)?,
-        date("expiresAt", &document.expires_at)?,
-    );
     let wrong_token = || unfit(name, "fencingToken", &document.token, "a 64-bit integer");
     Ok(LockInfo {
         name: permit_id::shown(name).to_owned(),
@@ -134,9 +130,9 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
             (_, ..=0) => LockState::Expired,
             _ => LockState::Held,
         },
+        acquired_at: date("acquiredAt", &document.acquired_at)?,
+        expires_at: date("expiresAt", &document.expires_at)?,
         fencing_token: FencingToken::from(document.token.long().ok_or_else(wrong_token)?),
-        acquired_at,
-        expires_at,
         remaining: from_millis(sight.until_free(millis(takeover_margin)).unwrap_or_default()),
     })
 }
