@@ -47,7 +47,8 @@ impl LockProvider {
     /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock); in
     /// metrics and spans its template is `leader:<name>` if it has none of its own.
     pub fn leader(&self, name: impl IntoLockName) -> Leader {
-        let name = RenderedName::new(name).or_template("leader:<name>");
+        let mut name = RenderedName::new(name);
+        name.template.get_or_insert("leader:<name>");
         Leader {
             lock: Lock::new(&self.engine, Target::one(name, None)).acquire_timeout(None),
             admin: self.admin(),

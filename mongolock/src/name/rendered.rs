@@ -38,12 +38,6 @@ pub(crate) enum Flaw {
 }
 
 impl RenderedName {
-    /// The name with this template if it has none.
-    pub(crate) fn or_template(self, template: &'static str) -> Self {
-        let template = self.template.or(Some(template));
-        Self { template, ..self }
-    }
-
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let broken = || broken_rule(&self.text).map(|reason| invalid(&self.text, reason));
