@@ -3,7 +3,6 @@
 mod encode;
 mod field;
 mod kinds;
-mod send;
 mod value;
 mod write;
 
