@@ -4,9 +4,8 @@
 //! [`locked_body`] has the part that does depend on it.
 
 mod call;
-mod hold;
 mod locked_body;
 
+pub(crate) use call::RunningHold;
 pub use call::{Acquired, Acquiring};
-pub(crate) use hold::RunningHold;
 pub use locked_body::Body;

@@ -1,12 +1,20 @@
-//! A call without its body: the type of the body is not part of it.
+//! A call without its body, whose type is not part of it: from the first poll of the body to the release.
 
+use std::any::Any;
 use std::future::Future;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use super::hold::{AnyBody, RunningHold};
-use crate::{LockContext, LockError};
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Span;
+
+use crate::context::{CURRENT, LockContext};
+use crate::engine::{Hold, Lease};
+use crate::options::OnLost;
+use crate::{LockError, trace};
 
 /// A step of a call, on the heap and behind a `dyn`.
 type BoxedStep<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + Sync>>;
@@ -78,5 +86,178 @@ impl LockedCall for CallStage {
             Self::Running(hold) => hold.context().clone(),
             _ => unreachable!("the body has not begun"),
         }
+    }
+}
+
+/// A body as the call sees it.
+pub(super) trait AnyBody {
+    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops a body that has not returned.
+    fn drop_unfinished(&mut self);
+}
+
+/// The hold of a call whose body runs. A call of a set can have acquired some of its names and joined the others.
+pub(crate) struct RunningHold {
+    context: LockContext,
+    /// What the call has acquired itself.
+    own: Option<Hold>,
+    /// If the call has joined enclosing holds: their inner turns, under each of which only one joined call runs at a time.
+    turns: Option<Vec<OwnedSemaphorePermit>>,
+    on_lost: OnLost,
+    span: Span,
+}
+
+/// How a body has ended.
+pub(super) enum BodyEnd {
+    Returned {
+        is_success: bool,
+    },
+    /// It was cancelled because of the loss of the lock.
+    Lost,
+    /// The payload is in a mutex, which makes it `Sync`.
+    Panicked(Mutex<Box<dyn Any + Send>>),
+}
+
+impl BodyEnd {
+    /// The value of the span's field `outcome`.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Returned { .. } => "returned",
+            Self::Lost => "lost",
+            Self::Panicked(_) => "panicked",
+        }
+    }
+}
+
+impl RunningHold {
+    pub(crate) fn new(
+        context: LockContext,
+        own: Option<Hold>,
+        turns: Option<Vec<OwnedSemaphorePermit>>,
+        on_lost: OnLost,
+    ) -> Self {
+        Self {
+            span: context.hold_span(),
+            context,
+            own,
+            turns,
+            on_lost,
+        }
+    }
+
+    pub(super) fn context(&self) -> &LockContext {
+        &self.context
+    }
+
+    /// Lets the body take a step under the lock. The body with its captured values is dropped before the lock is released.
+    pub(super) fn poll_body(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
+        let end = self.step(cx, body);
+        if matches!(end, Poll::Ready(BodyEnd::Lost | BodyEnd::Panicked(_))) {
+            self.drop_body(body);
+        }
+        end
+    }
+
+    fn step(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
+        let _entered = self.span.enter();
+        let cancel = self.on_lost == OnLost::Cancel;
+        // The lock is checked before the body continues: after a pause of the process the body must not run another
+        // step without the lock.
+        if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
+            return Poll::Ready(BodyEnd::Lost);
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            CURRENT.sync_scope(self.context.clone(), || body.poll(cx))
+        }));
+        match polled {
+            Ok(Poll::Pending) if cancel => {
+                Lease::poll_cancelled(self.context.leases(), cx).map(|()| BodyEnd::Lost)
+            }
+            Ok(polled) => polled.map(|is_success| BodyEnd::Returned { is_success }),
+            Err(payload) => Poll::Ready(BodyEnd::Panicked(Mutex::new(payload))),
+        }
+    }
+
+    /// Drops the body. The drops of its values still see the context of the call.
+    pub(super) fn drop_body(&self, body: &mut dyn AnyBody) {
+        let _entered = self.span.enter();
+        let mut is_dropped = false;
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            CURRENT.sync_scope(self.context.clone(), || {
+                is_dropped = true;
+                body.drop_unfinished();
+            });
+        }));
+        match dropped {
+            Err(payload) if is_dropped => resume_unwind(payload),
+            // The thread ends, and has no context any more.
+            Err(_) => body.drop_unfinished(),
+            Ok(()) => {}
+        }
+    }
+
+    /// Ends the span of the body, and releases the lock, or marks it as done. An error is what the call returns instead of the value of
+    /// the body.
+    ///
+    /// # Panics
+    ///
+    /// If the body has panicked.
+    pub(super) async fn release(mut self, end: BodyEnd) -> Result<(), LockError> {
+        let lease = self.context.lease();
+        trace::hold_ended(&self.span, &lease.fields(lease.about.title), end.as_str());
+        self.span = Span::none();
+        // After a guarded commit the work was done under the lock, even if the lock was lost later.
+        let is_uncommitted = self.context.leases().any(|lease| !lease.has_committed());
+        let reports_loss = self.on_lost == OnLost::Cancel && is_uncommitted;
+        // After the release the call's own lease is over as well.
+        let lost = self
+            .context
+            .leases()
+            .find(|lease| lease.is_over())
+            .map(Arc::clone);
+        // Whether the call has succeeded only if its lock is marked as done.
+        let is_success = matches!(end, BodyEnd::Returned { is_success: true });
+        let is_once = |own: &Hold| own.lease().about.options.once.is_some();
+        let needs_mark = is_success && self.turns.is_none() && self.own.as_ref().is_some_and(is_once);
+        let ended = self.finish(needs_mark).await;
+        match (end, ended) {
+            (BodyEnd::Panicked(payload), _) => {
+                resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            // The reason of a loss stays the same after the release.
+            (BodyEnd::Lost, _) => Err(lost.as_ref().unwrap_or(self.context.lease()).lost_error()),
+            // Without the mark the work runs again, whatever happened to the lock.
+            (_, Err(error)) if needs_mark => Err(error),
+            (_, Err(error @ LockError::Lost { .. })) if is_success && reports_loss => Err(error),
+            // The failure of the body comes before the loss of the lock, and a release that is not confirmed does not change the
+            // outcome: the work was done under the lock.
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the call's part of the hold. Returns an error if a hold that the call has joined is over.
+    async fn finish(&mut self, needs_mark: bool) -> Result<(), LockError> {
+        match &mut self.own {
+            Some(own) if needs_mark => own.mark().await?,
+            Some(own) if own.lease().about.options.await_release => own.release().await?,
+            Some(own) => own.release_unawaited()?,
+            None => {}
+        }
+        if self.turns.is_none() {
+            return Ok(());
+        }
+        // The call's own hold has been released.
+        let own = self.own.as_ref().map(Hold::lease);
+        let is_joined = |lease: &&Arc<Lease>| !own.is_some_and(|own| Arc::ptr_eq(own, lease));
+        let mut leases = self.context.leases().filter(is_joined);
+        leases.try_for_each(|lease| lease.ensure_held())
+    }
+}
+
+impl Drop for RunningHold {
+    fn drop(&mut self) {
+        self.context.close();
     }
 }

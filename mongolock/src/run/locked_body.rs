@@ -7,8 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::call::Acquired;
-use super::hold::AnyBody;
+use super::call::{Acquired, AnyBody};
 use crate::output::Output;
 
 pin_project! {
