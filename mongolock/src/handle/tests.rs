@@ -106,7 +106,7 @@ fn the_text_is_in_no_debug_form() {
 }
 
 fn refusal(content: &str) -> String {
-    let error = text::encoded(content).parse::<LeaseHandle>().unwrap_err();
+    let error = encoded(content).parse::<LeaseHandle>().unwrap_err();
     assert!(matches!(error, LockError::InvalidHandle { .. }), "{error}");
     error.to_string()
 }
@@ -114,7 +114,7 @@ fn refusal(content: &str) -> String {
 #[test]
 fn what_is_no_handle_is_refused_with_its_reason() {
     let good = r#"{"c":"a.b","n":["x"],"i":0,"o":"me","t":[1],"l":60000,"m":0,"s":[1,2]}"#;
-    assert!(text::encoded(good).parse::<LeaseHandle>().is_ok());
+    assert!(encoded(good).parse::<LeaseHandle>().is_ok());
     for (from, to, reason) in [
         (r#""n":["x"]"#, r#""n":[]"#, "names"),
         (r#""n":["x"]"#, r#""n":["x","y"]"#, "names"),
