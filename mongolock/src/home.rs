@@ -60,9 +60,7 @@ impl Home {
 /// Whether the caller runs on the thread of a provider, which must not wait.
 pub(crate) fn is_home() -> bool {
     // A thread that ends may have none any more.
-    REPORTER
-        .try_with(|reporter| reporter.borrow().is_some())
-        .unwrap_or(false)
+    REPORTER.try_with(|reporter| reporter.borrow().is_some()) == Ok(true)
 }
 
 /// Reports something. The thread of a provider never waits for the program's subscriber: renewals are sent there.

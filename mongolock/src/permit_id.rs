@@ -43,9 +43,10 @@ pub(crate) fn number(id: &str) -> Option<u32> {
     parts(id).map(|(_, number)| number)
 }
 
-/// The name that users know: for a permit that of its semaphore.
+/// The name that users know: for a permit, or for all permits of a semaphore, that of the semaphore.
 pub(crate) fn shown(id: &str) -> &str {
-    parts(id).map_or(id, |(semaphore, _)| semaphore)
+    let semaphore = parts(id).map_or(id, |(semaphore, _)| semaphore);
+    semaphore.strip_suffix(SEPARATOR).unwrap_or(semaphore)
 }
 
 /// The name under which calls wait for a lock: a call for a permit takes any permit of its semaphore.
@@ -66,7 +67,7 @@ mod tests {
         for (name, number) in [("export", 0), ("export:Ä", 999), ("a b", u32::MAX)] {
             let id = new(name, number);
             assert_eq!(parts(&id), Some((name, number)));
-            assert_eq!((shown(&id), shown(name)), (name, name));
+            assert_eq!((shown(&id), shown(&group(name)), shown(name)), (name, name, name));
             assert_eq!(awaited(&id), &*group(name));
             assert!(is_group(awaited(&id)) && !is_group(&id));
             assert!(*group(name) <= *id && *id < *end_of_ids(name));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::clock::duration;
 use super::state::{How, Lease};
-use super::words::{error_of, shown};
+use super::words::error_of;
 use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
-use crate::{LockError, LossReason, home, trace};
+use crate::{LockError, LossReason, home, permit_id, trace};
 
 /// A report for operators. It is made when no mutex is held, because the program's subscriber may block.
 pub(super) enum EngineReport {
@@ -36,10 +36,10 @@ impl EngineReport {
                 let left = left.map(|left| duration(left.saturating_mul(MS)));
                 lease
                     .span
-                    .in_scope(|| trace::waiting(shown(name), left, duration(*pause)));
+                    .in_scope(|| trace::waiting(permit_id::shown(name), left, duration(*pause)));
             }
             Self::Core(core::Report::PermitsDiffer(name, permits, seen)) => {
-                trace::permits_differ(shown(name), *permits, seen.saturating_add(1));
+                trace::permits_differ(permit_id::shown(name), *permits, seen.saturating_add(1));
             }
             Self::Renewed(lease, age) => lease.meter.record(Measure::Renewed(duration(*age))),
             Self::Lost(lease, at, reason) => lease.span.in_scope(|| report_lost(lease, *at, *reason)),
@@ -53,7 +53,7 @@ fn report_failed(failed: &FailedCommand<Arc<Lease>>) {
     let Some(pause) = failed.pause.map(duration) else {
         return;
     };
-    let (name, error) = (shown(&failed.name), error_of(&failed.fault));
+    let (name, error) = (permit_id::shown(&failed.name), error_of(&failed.fault));
     let retrying = |request: &str| trace::retrying(request, failed.number, name, &error, pause);
     let how = failed.cell.as_ref().and_then(|lease| lease.how_it_ends());
     match (failed.lane, how) {

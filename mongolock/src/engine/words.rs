@@ -21,7 +21,7 @@ pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration) -> 
     let engine = &lease.engine;
     let resumed = lease.about.resumes.unwrap_or(FencingToken::NONE);
     let title = lease.name();
-    let name = failure.name.as_deref().map_or(title, shown);
+    let name = failure.name.as_deref().map_or(title, permit_id::shown);
     let seen = failure.seen.as_ref();
     let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
     let fault = failure.fault.as_ref();
@@ -98,11 +98,6 @@ pub(super) fn unended(lease: &Lease, how: How, ended: EndResult, begun: Time) ->
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind == FaultKind::Refused);
     let left = (!is_refused).then_some(lease.about.options.expiry);
     Err(OwnFailure::unended(request, lease.name(), left, source))
-}
-
-/// The name of a semaphore without the separator at the end of its room's name.
-pub(super) fn shown(name: &str) -> &str {
-    permit_id::shown(name).trim_end_matches('\u{1f}')
 }
 
 /// The error of a command in a fault of the core.
