@@ -34,21 +34,17 @@ pub(crate) const ALL: u32 = i32::MAX.unsigned_abs();
 impl Looked {
     /// The query of the server. For an owner it finds others as well, which begin like a mark.
     pub(super) fn query(&self) -> Document {
+        let mut conditions = vec![doc! { "_id": { "$type": "string" } }];
         match self {
-            Self::Names(names) => one_of_these(names, "_id"),
-            Self::Filter(filter) => conditions(filter),
+            Self::Names(names) => return one_of_these(names, "_id"),
+            Self::Filter(filter) => conditions.extend(of_filter(filter)),
             Self::Taken(filter) => {
-                let mut taken = of_names(filter, "_id");
-                taken.push(doc! {
-                    "_id": { "$type": "string" },
-                    "lockId": { "$ne": "", "$not": begins_with(KEPT_PREFIX) },
-                });
-                doc! { "$and": taken }
+                conditions.extend(of_names(filter, "_id"));
+                conditions.push(doc! { "lockId": { "$ne": "", "$not": begins_with(KEPT_PREFIX) } });
             }
-            Self::Owner(owner) => {
-                doc! { "_id": { "$type": "string" }, "lockId": of_owner(KEPT_PREFIX, owner) }
-            }
+            Self::Owner(owner) => conditions.push(doc! { "lockId": of_owner(KEPT_PREFIX, owner) }),
         }
+        doc! { "$and": conditions }
     }
 
     /// Whether a document is one of these, by the same rules.
@@ -81,10 +77,9 @@ pub(super) fn one_of_these(names: &[Name], field: &str) -> Document {
     doc! { "$or": any }
 }
 
-/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit.
-fn conditions(filter: &LockFilter) -> Document {
-    let mut conditions = vec![doc! { "_id": { "$type": "string" } }];
-    conditions.extend(of_names(filter, "_id"));
+/// The conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit.
+fn of_filter(filter: &LockFilter) -> Vec<Document> {
+    let mut conditions = of_names(filter, "_id");
     if let Some(owner) = &filter.owner {
         conditions.push(doc! { "lockId": of_owner(MARK_PREFIX, owner) });
     }
@@ -100,7 +95,7 @@ fn conditions(filter: &LockFilter) -> Document {
             { "lockId": "" }, { "lockId": kept }, { "lockId": mark, "$expr": is_over },
         ] },
     }));
-    doc! { "$and": conditions }
+    conditions
 }
 
 /// The conditions of a filter for a field with the `_id` of a lock, or of a permit of a semaphore.
