@@ -16,6 +16,14 @@ impl Display for OneLine<'_> {
     }
 }
 
+/// The beginning of a text that is longer than this number of characters, so that a very long one does not flood a log.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 fn is_unsafe(c: char) -> bool {
     let is_bidi =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -34,5 +42,11 @@ mod tests {
             shown,
             "a b\u{e4}\\\\u{1b}[2J\\n\\u{61c}\\u{202e}\\u{2066}\\u{2028}\\u{9b}"
         );
+    }
+
+    #[test]
+    fn a_long_text_is_shortened() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened(&"ü".repeat(6), 5), "ü".repeat(5) + "…");
     }
 }

@@ -3,6 +3,7 @@
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use super::no_server;
+use crate::one_line::shortened;
 
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
@@ -40,14 +41,15 @@ pub(crate) fn words(error: &Error) -> String {
     if let Some((.., message)) = coded(error) {
         // The last part says what is wrong; the others name steps in the server.
         let (_, message) = message.rsplit_once(" :: caused by :: ").unwrap_or(("", message));
-        return shortened(&without_command(message));
+        return shortened(&without_command(message), MOST);
     }
-    match &*error.kind {
-        ErrorKind::ConnectionPoolCleared { message, .. } => shortened(cause_of_clearing(message)),
-        ErrorKind::InvalidArgument { message, .. } => shortened(message),
-        ErrorKind::ServerSelection { message, .. } => shortened(&no_server::of_selection(message)),
-        kind => shortened(&kind.to_string()),
-    }
+    let words = match &*error.kind {
+        ErrorKind::ConnectionPoolCleared { message, .. } => cause_of_clearing(message).to_owned(),
+        ErrorKind::InvalidArgument { message, .. } => message.clone(),
+        ErrorKind::ServerSelection { message, .. } => no_server::of_selection(message),
+        kind => kind.to_string(),
+    };
+    shortened(&words, MOST)
 }
 
 /// If a message quotes a whole command, only its name and the collection are kept. Other quotations, such as that of an
@@ -66,13 +68,6 @@ fn cause_of_clearing(message: &str) -> &str {
         .split_once("failed with: Meaning: ")
         .unwrap_or(("", message));
     cause.split_once(", labels: ").map_or(cause, |(cause, _)| cause)
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -99,11 +94,5 @@ mod tests {
         let cleared = "Connection pool for a:1 cleared because another operation failed with: Meaning: SCRAM failure: no., \
                        labels: {}, source: Some(Error { kind: Command(CommandError { code: 18, code_name: \"A\" }) })";
         assert_eq!(cause_of_clearing(cleared), "SCRAM failure: no.");
-    }
-
-    #[test]
-    fn a_long_text_is_shortened() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"ü".repeat(MOST + 1)), "ü".repeat(MOST) + "…");
     }
 }

@@ -6,11 +6,15 @@ use std::time::SystemTime;
 use mongodb::bson::DateTime;
 
 use crate::LockError;
+use crate::one_line::shortened;
 use crate::options::refused;
 
 /// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
 /// certainly a mistake.
 pub(crate) const MAX_BYTES: usize = 1024;
+
+/// The number of characters of a name that an error shows.
+const SHOWN: usize = 120;
 
 /// A lock's name as it was rendered, and why it could not be rendered as a whole. It is checked when the lock is
 /// acquired.
@@ -85,16 +89,7 @@ pub(super) fn rfc3339(tick: SystemTime) -> Option<String> {
 
 fn invalid(name: &str, reason: String) -> LockError {
     LockError::InvalidName {
-        name: excerpt(name),
+        name: shortened(name, SHOWN),
         reason,
-    }
-}
-
-/// The name, shortened for an error message, so that a very long one does not flood a log.
-fn excerpt(name: &str) -> String {
-    const SHOWN: usize = 120;
-    match name.char_indices().nth(SHOWN) {
-        Some((cut, _)) => format!("{}...", &name[..cut]),
-        None => name.to_owned(),
     }
 }
