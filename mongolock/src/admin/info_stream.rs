@@ -103,12 +103,8 @@ impl Stream for LockInfoStream {
                 return Poll::Pending;
             };
             let page = page.inspect_err(|_| this.left = 0)?;
-            let number = u32::try_from(page.len()).unwrap_or(u32::MAX);
-            this.left = if number == PAGE_SIZE {
-                this.left - number
-            } else {
-                0
-            };
+            let is_full = page.len() == PAGE_SIZE as usize;
+            this.left = if is_full { this.left - PAGE_SIZE } else { 0 };
             this.last = page.last().map(|(name, _)| Arc::clone(name));
             this.page = page.into_iter();
         }
