@@ -221,10 +221,8 @@ pub(crate) struct Detached {
 
 /// The text of a handle.
 fn written(lease: &Detached) -> String {
-    match serde_json::to_vec(lease) {
-        Ok(json) => encoded(json),
-        Err(error) => unreachable!("numbers and strings have a JSON form: {error}"),
-    }
+    let json = serde_json::to_vec(lease);
+    encoded(json.expect("numbers and strings have a JSON form"))
 }
 
 /// The text of a handle with this document.

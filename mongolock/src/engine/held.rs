@@ -79,10 +79,8 @@ impl Lease {
 
     /// What the call has got.
     pub(crate) fn granted(&self) -> &Granted {
-        match self.granted.get() {
-            Some(granted) => granted,
-            None => unreachable!("only a call that has got its lock has a guard"),
-        }
+        let granted = self.granted.get();
+        granted.expect("only a call that has got its lock has a guard")
     }
 
     /// The claims of the lease: one for each name, in their order.

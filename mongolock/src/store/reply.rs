@@ -83,10 +83,7 @@ pub(crate) fn read<T: DeserializeOwned>(error: &Document) -> T {
         "errmsg": text("errmsg"),
         "errorLabels": labels.collect::<Vec<_>>(),
     });
-    match serde_json::from_value(fields) {
-        Ok(error) => error,
-        Err(error) => unreachable!("these are the fields of the driver's errors: {error}"),
-    }
+    serde_json::from_value(fields).expect("these are the fields of the driver's errors")
 }
 
 #[cfg(test)]

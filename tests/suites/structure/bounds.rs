@@ -28,7 +28,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("error", 931),
     ("guide", 22),
     ("fence", 543),
-    ("handle", 188),
+    ("handle", 181),
     ("lock", 377),
     ("name", 286),
     ("protocol", 532),
