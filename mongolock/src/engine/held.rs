@@ -21,12 +21,8 @@ impl Step {
     /// The time until which the holder relies on the lease.
     fn until(&self) -> Option<Time> {
         match self {
-            Self::Held {
-                until,
-                is_over: false,
-                ..
-            }
-            | Self::Ending(How::Mark | How::Detach, until) => Some(*until),
+            Self::Held { until, .. } => *until,
+            Self::Ending(How::Mark | How::Detach, until) => Some(*until),
             _ => None,
         }
     }
@@ -34,8 +30,8 @@ impl Step {
     /// The time for which the holder can rely on the lease, from now on. Once it is over, it stays over.
     fn left(&mut self, now: Time) -> core::Span {
         let left = self.until().map_or(0, |until| (until - now).max(0));
-        if let Self::Held { is_over, .. } = self {
-            *is_over = left == 0;
+        if let Self::Held { until, .. } = self {
+            *until = until.filter(|_| left > 0);
         }
         left
     }
@@ -325,7 +321,7 @@ impl Lease {
         let now = {
             let (state, now) = (&mut *lock(&self.state), self.engine.now());
             if let Step::Held { until, .. } = state.step {
-                if state.step.left(now) > 0 {
+                if let Some(until) = until.filter(|_| state.step.left(now) > 0) {
                     state.step = Step::Ending(How::of(&ending), until);
                 }
                 after::wake(&mut state.wakers);

@@ -58,9 +58,8 @@ impl Lease {
             })
         });
         state.step = Step::Held {
-            until,
+            until: Some(until),
             lasts: until,
-            is_over: false,
         };
         None
     }
@@ -68,11 +67,14 @@ impl Lease {
     fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time) {
         match &mut state.step {
             // The holder has noticed the end before the core.
-            Step::Held { is_over: true, .. } => {
+            Step::Held { until: None, .. } => {
                 after::wake(&mut state.wakers);
                 self.lose(state, now, LossReason::Expired);
             }
-            Step::Held { until, lasts, .. } => {
+            Step::Held {
+                until: Some(until),
+                lasts,
+            } => {
                 let before = std::mem::replace(until, end);
                 *lasts = end.max(*lasts);
                 if before < end {

@@ -187,11 +187,10 @@ pub(super) enum Step {
     Left,
     Failed(Box<CallFailure>),
     Held {
-        until: Time,
+        /// The time until which the holder relies on the lease; `None` if it was found to be over, and then it stays over.
+        until: Option<Time>,
         /// The end of the lease at the server, even if a mark that may have been made ends it earlier for the holder.
         lasts: Time,
-        /// Whether the lease was found to be over; it then stays over.
-        is_over: bool,
     },
     /// The holder has ended the hold; the lease lasts until this time.
     Ending(How, Time),
