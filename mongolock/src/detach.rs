@@ -81,17 +81,16 @@ impl<T> Guard<T> {
     ///
     /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released in the
     ///   background.
-    /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
-    ///   lease with a handle that was stored first.
-    /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
-    ///   [`done`](crate::LockGuard::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
-    ///   the background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
+    /// - [`LockError::Lost`] if the lock was lost before, or if a reply was lost and another process has resumed the lease meanwhile, with
+    ///   a handle that was stored first.
+    /// - [`LockError::Mongo`] if MongoDB refused the request for good, or did not confirm it while the lease lasted (the lease is renewed
+    ///   meanwhile, as by [`done`](crate::LockGuard::done)). The error says for how long the lock stays taken. The lock is then released
+    ///   in the background, and so is the lease of the handle. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the id of the
-    /// handle as well, also if the handle was stored before. A handler of requests that can be cancelled detaches in a task of
-    /// its own.
+    /// Dropping the future releases the lock, as dropping the guard does. If the future was polled, the lease of the handle is released
+    /// as well, even if the handle was stored first. If a handler of requests can be cancelled, detach in a task of its own.
     ///
     /// # Panics
     ///
@@ -190,9 +189,9 @@ impl LockProvider {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, or ends with an error of MongoDB, the lease is detached again: the handle is valid
-    /// again as soon as the server has received the request for that, and the lease lasts for the time given to
-    /// `detach` from then on, also if it was extended beyond that. A guard that was returned is an ordinary one:
+    /// If the future is dropped, or ends with an error of MongoDB, the lease is detached again. From the time at which the
+    /// server receives that request, the handle is valid again, and the lease lasts for the time that was given to
+    /// `detach`, even if it was extended beyond that. A guard that was returned is an ordinary one:
     /// dropping it releases the lock. If a handler can be cancelled, resume, work and detach in a task of its own.
     ///
     /// # Panics

@@ -1,7 +1,6 @@
 mod busy;
 pub(crate) mod connection_string;
 pub(crate) mod driver_text;
-mod error_type;
 mod help;
 pub(crate) mod meaning;
 mod no_server;

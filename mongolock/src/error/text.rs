@@ -1,5 +1,7 @@
-//! The texts of the errors: `Display` is one short fact, and the advice is in [`help`](LockError::help).
+//! The texts of the errors: `Display` is one short fact, and the advice is in [`help`](LockError::help). Spans have the value of
+//! OpenTelemetry's attribute `error.type`: one of few values, which are stable.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -156,8 +158,52 @@ impl Meaning {
     }
 }
 
+/// The value that the convention has for an error without one of its own.
+const OTHER: &str = "_OTHER";
+
+impl LockError {
+    /// The value of `error.type`: for an error of the server its code, as the convention for databases says.
+    pub(crate) fn error_type(&self) -> Cow<'static, str> {
+        let name = match self {
+            Self::Mongo(error) => return of_driver(error),
+            Self::Timeout { .. } => "timeout",
+            Self::Busy { .. } => "busy",
+            Self::Done { .. } => "done",
+            Self::Lost { .. } => "lost",
+            Self::ShutDown { .. } => "shut_down",
+            Self::InvalidHandle { .. } => "invalid_handle",
+            Self::CorruptDocument { .. } => "corrupt_document",
+            _ => OTHER,
+        };
+        name.into()
+    }
+}
+
+fn of_driver(error: &Error) -> Cow<'static, str> {
+    // A failure that the library has found itself may be caused by an error of the server.
+    let cause = Failure::of(error).and_then(|failure| failure.source.as_deref()?.downcast_ref());
+    if let Some(code) = driver_text::code(cause.unwrap_or(error)) {
+        return code.to_string().into();
+    }
+    let name = match Meaning::of(error) {
+        Meaning::Connection | Meaning::NoConnection => "connection",
+        Meaning::NoServer | Meaning::Unreachable | Meaning::WrongServer | Meaning::WrongHosts => {
+            "unreachable"
+        }
+        Meaning::LogIn => "authentication",
+        Meaning::NoReply => "no_reply",
+        Meaning::Overloaded => "overloaded",
+        Meaning::EndedRuntime | Meaning::RuntimeEnded => "runtime_ended",
+        Meaning::Closed => "shut_down",
+        _ => OTHER,
+    };
+    name.into()
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{from_value, json};
+
     use super::*;
 
     #[test]
@@ -229,5 +275,31 @@ mod tests {
         );
         assert!(error.source().is_none());
         assert_eq!(error.with_cause().to_string(), error.to_string());
+    }
+
+    /// The driver makes an error of the server only from its reply.
+    fn of_server(code: i32) -> Error {
+        let reply = json!({ "code": code, "codeName": "Name", "errmsg": "words" });
+        ErrorKind::Command(from_value(reply).unwrap()).into()
+    }
+
+    #[test]
+    fn an_error_of_the_server_has_its_code() {
+        assert_eq!(LockError::Mongo(of_server(13)).error_type(), "13");
+        assert_eq!(Failure::blocked("n", of_server(50)).error_type(), "50");
+    }
+
+    #[test]
+    fn other_errors_have_one_of_few_names() {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        for (error, name) in [
+            (LockError::shut_down("n"), "shut_down"),
+            (LockError::no_reply("acquire request", Duration::ZERO), "no_reply"),
+            (LockError::Mongo(reset.into()), "connection"),
+            (LockError::Mongo(Error::custom("text")), "_OTHER"),
+            (LockError::NoProvider, "_OTHER"),
+        ] {
+            assert_eq!(error.error_type(), name);
+        }
     }
 }
