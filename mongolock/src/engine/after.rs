@@ -8,6 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::reports::EngineReport;
 use super::state::Queue;
+use crate::home::tell;
 
 thread_local! {
     /// The steps of a thread.
@@ -53,7 +54,7 @@ pub(super) fn run() {
         // The caller's runtime or the program's subscriber has reported the panic.
         let _ = catch_unwind(AssertUnwindSafe(|| match present {
             Deferred::Wake(waker) => waker.wake(),
-            Deferred::Report(report) => report.tell(),
+            Deferred::Report(report) => tell(move || report.tell()),
         }));
         step = next(false);
     }

@@ -7,7 +7,7 @@ use super::state::{How, Lease};
 use super::words::error_of;
 use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
-use crate::{LockError, LossReason, home, permit_id, trace};
+use crate::{LockError, LossReason, permit_id, trace};
 
 /// A report for operators. It is made when no mutex is held, because the program's subscriber may block.
 pub(super) enum EngineReport {
@@ -21,12 +21,8 @@ pub(super) enum EngineReport {
 }
 
 impl EngineReport {
-    pub(super) fn tell(self) {
-        home::tell(move || self.report());
-    }
-
     /// Reports it in the span of the call or of the hold.
-    fn report(&self) {
+    pub(super) fn tell(&self) {
         match self {
             Self::Core(core::Report::Failed(failed)) => {
                 let _entered = failed.cell.as_ref().map(|lease| lease.span.enter());

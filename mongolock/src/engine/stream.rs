@@ -4,18 +4,11 @@ use std::sync::{Arc, Weak};
 
 use super::ends::Ends;
 use super::state::{Engine, Event};
+use crate::core::Core;
 use crate::home::tell;
 use crate::protocol::Name;
 use crate::sync::lock;
 use crate::trace;
-
-impl Engine {
-    /// Whether the events of the stream with this number are needed.
-    fn reads_stream(&self, number: u32) -> bool {
-        let core = &lock(&self.core).core;
-        core.reads_stream(number) && !core.refuses(true)
-    }
-}
 
 /// Reads one stream until the next one is open, so that no event is missed in between.
 pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
@@ -25,7 +18,12 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
     // The stream also ends with its runtime, even while it is being opened. The core ignores the end of one that it does not need.
     let _ends = Ends::new(&present, move || closed(false));
     drop(present);
-    let needed = || engine.upgrade().filter(|engine| engine.reads_stream(number));
+    let needed = || {
+        let is_needed = |core: &Core<_>| core.reads_stream(number) && !core.refuses(true);
+        engine
+            .upgrade()
+            .filter(|engine| is_needed(&lock(&engine.core).core))
+    };
     let opened = store.watch(names.as_deref()).await;
     let Some(present) = needed() else { return };
     let mut news = match opened {
