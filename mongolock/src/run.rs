@@ -6,6 +6,5 @@
 mod call;
 mod locked_body;
 
-pub(crate) use call::RunningHold;
 pub use call::{Acquired, Acquiring};
 pub use locked_body::Body;

@@ -8,7 +8,7 @@ use crate::context::{LockContext, View};
 use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{OnBusy, Options};
-use crate::run::{Acquired, RunningHold};
+use crate::run::Acquired;
 use crate::timing::NESTED_SET_LIMIT;
 
 /// What a call of a set joins, and what it has to acquire.
@@ -102,7 +102,7 @@ impl<K: LockKind> Lock<K> {
         let Some(parts) = Parts::of(&self.engine, &self.target) else {
             let own = self.begin(on_busy)?.await?;
             let context = LockContext::of(own.lease());
-            return Ok(Acquired::new(RunningHold::new(context, Some(own), None, on_lost)));
+            return Ok(Acquired::new(context, Some(own), Vec::new(), on_lost));
         };
         let turns = parts.turns(on_busy).await?;
         let mut own = None;
@@ -116,8 +116,7 @@ impl<K: LockKind> Lock<K> {
             parts.ensure_held()?;
         }
         let context = parts.context(&self.target, own.as_ref().map(Hold::lease));
-        let hold = RunningHold::new(context, own, Some(turns), on_lost);
-        Ok(Acquired::new(hold))
+        Ok(Acquired::new(context, own, turns, on_lost))
     }
 
     /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.

@@ -42,8 +42,20 @@ pub type Acquiring = BoxedStep<Acquired>;
 pub struct Acquired(pub(super) Box<dyn LockedCall>);
 
 impl Acquired {
-    pub(crate) fn new(hold: RunningHold) -> Self {
-        Self(Box::new(CallStage::Running(hold)))
+    /// The lock under this context: what the call has acquired itself, and the inner turns of the holds that it has joined.
+    pub(crate) fn new(
+        context: LockContext,
+        own: Option<Hold>,
+        turns: Vec<OwnedSemaphorePermit>,
+        on_lost: OnLost,
+    ) -> Self {
+        Self(Box::new(CallStage::Running(RunningHold {
+            span: context.hold_span(),
+            context,
+            own,
+            turns,
+            on_lost,
+        })))
     }
 
     /// The context of the lock.
@@ -99,12 +111,12 @@ pub(super) trait AnyBody {
 }
 
 /// The hold of a call whose body runs. A call of a set can have acquired some of its names and joined the others.
-pub(crate) struct RunningHold {
+struct RunningHold {
     context: LockContext,
     /// What the call has acquired itself.
     own: Option<Hold>,
     /// If the call has joined enclosing holds: their inner turns, under each of which only one joined call runs at a time.
-    turns: Option<Vec<OwnedSemaphorePermit>>,
+    turns: Vec<OwnedSemaphorePermit>,
     on_lost: OnLost,
     span: Span,
 }
@@ -132,21 +144,6 @@ impl BodyEnd {
 }
 
 impl RunningHold {
-    pub(crate) fn new(
-        context: LockContext,
-        own: Option<Hold>,
-        turns: Option<Vec<OwnedSemaphorePermit>>,
-        on_lost: OnLost,
-    ) -> Self {
-        Self {
-            span: context.hold_span(),
-            context,
-            own,
-            turns,
-            on_lost,
-        }
-    }
-
     pub(super) fn context(&self) -> &LockContext {
         &self.context
     }
@@ -220,7 +217,7 @@ impl RunningHold {
         // Whether the call has succeeded only if its lock is marked as done.
         let is_success = matches!(end, BodyEnd::Returned { is_success: true });
         let is_once = |own: &Hold| own.lease().about.options.once.is_some();
-        let needs_mark = is_success && self.turns.is_none() && self.own.as_ref().is_some_and(is_once);
+        let needs_mark = is_success && self.turns.is_empty() && self.own.as_ref().is_some_and(is_once);
         let ended = self.finish(needs_mark).await;
         match (end, ended) {
             (BodyEnd::Panicked(payload), _) => {
@@ -245,7 +242,7 @@ impl RunningHold {
             Some(own) => own.release_unawaited()?,
             None => {}
         }
-        if self.turns.is_none() {
+        if self.turns.is_empty() {
             return Ok(());
         }
         // The call's own hold has been released.
