@@ -181,7 +181,7 @@ impl LockError {
 
 fn of_driver(error: &Error) -> Cow<'static, str> {
     // A failure that the library has found itself may be caused by an error of the server.
-    let cause = Failure::of(error).and_then(|failure| failure.source.as_deref()?.downcast_ref());
+    let cause = OwnFailure::of(error).and_then(|failure| failure.source.as_deref()?.downcast_ref());
     if let Some(code) = driver_text::code(cause.unwrap_or(error)) {
         return code.to_string().into();
     }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn an_error_of_the_server_has_its_code() {
         assert_eq!(LockError::Mongo(of_server(13)).error_type(), "13");
-        assert_eq!(Failure::blocked("n", of_server(50)).error_type(), "50");
+        assert_eq!(OwnFailure::blocked("n", of_server(50)).error_type(), "50");
     }
 
     #[test]
