@@ -1,8 +1,13 @@
+//! Tables of events and present documents, with the turns that follow from them.
+
+use super::TurnEnd::{Done, Expired, ExpiredBy, Held, Released, Unknown};
 use super::*;
 
-/// The times of these tests are milliseconds since 1970.
-fn at(millis: i64) -> DateTime {
-    DateTime::from_millis(millis)
+/// The time at which the documents were read. Times are milliseconds since 1970.
+const READ_AT: i64 = 100;
+
+fn at(written: &str) -> DateTime {
+    DateTime::from_millis(written.parse().expect("it is a time"))
 }
 
 fn key(name: &str) -> TurnKey {
@@ -10,182 +15,149 @@ fn key(name: &str) -> TurnKey {
     TurnKey { name, permit: None }
 }
 
-/// A hold with this number, which begins at this time.
-fn hold(number: i64, from: i64) -> TurnHold {
+/// The end with this word; `None` for the word `free`.
+fn end(word: &str) -> Option<TurnEnd> {
+    let all = [Held, Released, Done, Expired, ExpiredBy, Unknown];
+    all.into_iter().find(|end| end.as_str() == word)
+}
+
+/// A hold that is written as `owner/token`, of which either may be missing.
+fn hold(written: &str, from: Option<&str>) -> TurnHold {
+    let (owner, token) = written.split_once('/').expect("it is a hold");
     TurnHold {
-        owner: Some(format!("web-{number}")),
-        token: Some(number),
-        acquired_at: Some(at(from)),
+        owner: (!owner.is_empty()).then(|| owner.to_owned()),
+        token: token.parse().ok(),
+        acquired_at: from.map(at),
     }
 }
 
-fn event(what: What, time: i64) -> TurnEvent {
+/// An event that is written as lock, time and what has happened, with the hold and its beginning if the event has them.
+fn event(written: &str) -> TurnEvent {
+    let words: Vec<&str> = written.split(' ').collect();
+    let what = match words[2] {
+        "acquired" => What::Acquired,
+        "changed" => What::Changed,
+        "dropped" => What::AllDeleted,
+        word => What::Ended(end(word).expect("it is an end")),
+    };
     TurnEvent {
         what,
-        at: at(time),
-        key: key("a"),
-        hold: TurnHold::default(),
+        at: at(words[1]),
+        key: key(words[0]),
+        hold: hold(words.get(3).unwrap_or(&"/"), words.get(4).copied()),
     }
 }
 
-fn acquired(number: i64, time: i64) -> TurnEvent {
-    let hold = hold(number, time);
-    TurnEvent {
-        hold,
-        ..event(What::Acquired, time)
-    }
-}
-
-fn ended(end: TurnEnd, time: i64) -> TurnEvent {
-    event(What::Ended(end), time)
-}
-
-/// The present document of a hold of the lock of this name.
-fn document(name: &str, end: Option<TurnEnd>, hold: TurnHold, expires_at: i64) -> PresentDocument {
+/// A document that is written as lock, hold, its beginning, the end of the lease and the state.
+fn document(written: &str) -> PresentDocument {
+    let words: Vec<&str> = written.split(' ').collect();
     PresentDocument {
-        key: key(name),
-        hold,
-        end,
-        expires_at: at(expires_at),
+        key: key(words[0]),
+        hold: hold(words[1], Some(words[2])),
+        end: end(words[4]),
+        expires_at: at(words[3]),
     }
 }
 
-/// The document of a lock that is held, or whose lease is over.
-fn present(end: TurnEnd, number: i64, from: i64, expires_at: i64) -> PresentDocument {
-    document("a", Some(end), hold(number, from), expires_at)
+fn list(written: &str) -> impl Iterator<Item = &str> {
+    written.split("; ").filter(|part| !part.is_empty())
 }
 
-/// The document of a lock that was released, which keeps the time of the acquisition and the token.
-fn released(number: i64, from: i64) -> PresentDocument {
-    let owner = None;
-    let hold = TurnHold {
-        owner,
-        ..hold(number, from)
-    };
-    document("a", None, hold, from)
-}
-
-/// Owner, from, to and end, as a person reads them; `?` is unknown.
-fn shown(turns: &[Turn]) -> Vec<String> {
-    let time =
-        |time: Option<DateTime>| time.map_or("?".to_owned(), |time| time.timestamp_millis().to_string());
-    let line = |turn: &Turn| {
-        let owner = turn.hold.owner.as_deref().unwrap_or("?");
-        let (from, to) = (time(turn.hold.acquired_at), time(turn.to));
-        format!("{owner} {from}-{to} {}", turn.end.as_str())
-    };
-    turns.iter().map(line).collect()
-}
-
-/// The turns of these events, with documents that were read since this time.
-fn turns(events: Vec<TurnEvent>, documents: Vec<PresentDocument>, read_at: i64) -> Vec<Turn> {
+/// The turns between these times, each written as lock, hold, beginning and end; what is not known is `?`.
+fn turns(events: &str, documents: &str, [since, until]: [i64; 2]) -> String {
     let mut turns = Turns::default();
-    for event in events {
-        turns.add(event);
+    for written in list(events) {
+        turns.add(event(written));
     }
-    turns.complete(documents, at(read_at));
-    turns.latest_first(at(0), at(i64::MAX))
+    let documents = list(documents).map(document).collect();
+    turns.complete(documents, DateTime::from_millis(READ_AT));
+    let [since, until] = [since, until].map(DateTime::from_millis);
+    let millis = |time: DateTime| time.timestamp_millis().to_string();
+    let time = |time: Option<DateTime>| time.map_or("?".to_owned(), millis);
+    let line = |turn: &Turn| {
+        let (lock, owner) = (&turn.key.name, turn.hold.owner.as_deref().unwrap_or_default());
+        let token = turn.hold.token.map_or(String::new(), |token| token.to_string());
+        let (from, to) = (time(turn.hold.acquired_at), time(turn.to));
+        format!("{lock} {owner}/{token} {from}-{to} {}", turn.end.as_str())
+    };
+    let lines: Vec<String> = turns.latest_first(since, until).iter().map(line).collect();
+    lines.join("; ")
 }
 
-/// The lines of these turns.
-fn all(events: Vec<TurnEvent>, documents: Vec<PresentDocument>) -> Vec<String> {
-    shown(&turns(events, documents, 0))
+/// Asserts what follows from the events and the documents of each row.
+fn assert_turns(table: &str) {
+    for row in table.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        let shown = turns(columns[0], columns[1], [0, i64::MAX]);
+        assert_eq!(shown, columns[2], "{row}");
+    }
 }
 
 #[test]
-fn a_lease_that_changes_hands_is_one_turn() {
-    let resumed = TurnEvent {
-        hold: TurnHold {
-            token: Some(2),
-            ..hold(1, 10)
-        },
-        ..event(What::Changed, 30)
-    };
-    let mut detached = event(What::Changed, 15);
-    detached.hold = hold(1, 10);
-    let events = vec![
-        acquired(1, 10),
-        detached.clone(),
-        resumed,
-        ended(TurnEnd::Released, 40),
-    ];
-    let turns = turns(events, vec![], 0);
-    assert_eq!(shown(&turns), ["web-1 10-40 released"]);
-    assert_eq!(turns[0].hold.token, Some(2), "it is the last one");
-    // The turn has begun before the events.
-    detached.hold.acquired_at = None;
-    let lines = all(vec![detached], vec![present(TurnEnd::Held, 1, 10, 1010)]);
-    assert_eq!(lines, ["web-1 10-? held"]);
+fn a_turn_is_what_one_holder_had() {
+    assert_turns(
+        "
+        a 10 acquired anna/1; a 15 changed anna/1 10; a 30 changed bert/2 10; a 40 released | | a bert/2 10-40 released
+        a 12 acquired anna/1 10; a 40 done | | a anna/1 10-40 done
+        a 20 acquired anna/1; a 100 acquired bert/2 | | a bert/2 100-? held; a anna/1 20-100 expired_by
+        a 10 acquired anna/1; a 10 acquired bert/2; a 20 released | | a bert/2 10-20 released; a anna/1 10-10 expired_by
+        a 10 acquired anna/1; b 15 acquired bert/2; a 20 released; c 30 dropped | | b bert/2 15-30 expired_by; a anna/1 10-20 released
+        ",
+    );
 }
 
+/// A mark is cleared, the document of a free lock is deleted, and a released lock keeps its document.
+#[test]
+fn what_happens_to_a_free_lock_is_no_turn() {
+    assert_turns(
+        "
+        a 10 acquired anna/1; a 20 done; a 30 released; a 40 expired_by | | a anna/1 10-20 done
+        a 40 expired_by | |
+        | a /2 20 20 free |
+        ",
+    );
+}
+
+/// Without its document a turn that was in progress is over. One that has begun after the read is in progress.
 #[test]
 fn the_present_document_completes_its_turn_only() {
-    let held = || vec![present(TurnEnd::Held, 1, 5, 1010)];
-    assert_eq!(all(vec![], held()), ["web-1 5-? held"]);
-    assert_eq!(all(vec![acquired(1, 5)], held()), ["web-1 5-? held"]);
-    // Events that came after the read of the document.
-    assert_eq!(
-        all(vec![ended(TurnEnd::Released, 20)], held()),
-        ["web-1 5-20 released"]
-    );
-    let expired = || vec![present(TurnEnd::Expired, 1, 5, 15)];
-    assert_eq!(all(vec![acquired(1, 5)], expired()), ["web-1 5-15 expired"]);
-    assert_eq!(all(vec![], expired()), ["web-1 5-15 expired"]);
-    // A release keeps the time of the acquisition and the token, but not the owner.
-    let released = || vec![released(2, 20)];
-    assert_eq!(all(vec![], released()), [""; 0]);
-    assert_eq!(
-        all(vec![ended(TurnEnd::Released, 30)], released()),
-        ["? 20-30 released"]
-    );
-    let events = vec![
-        ended(TurnEnd::Released, 10),
-        acquired(2, 20),
-        ended(TurnEnd::Released, 30),
-    ];
-    assert_eq!(
-        all(events, released()),
-        ["web-2 20-30 released", "? ?-10 released"]
+    assert_turns(
+        "
+        | a anna/1 5 1010 held | a anna/1 5-? held
+        | a anna/1 5 15 expired | a anna/1 5-15 expired
+        a 5 acquired anna/1 | a anna/1 5 1010 held | a anna/1 5-? held
+        a 5 acquired anna/1 | a anna/1 5 15 expired | a anna/1 5-15 expired
+        a 5 acquired anna/1; a 12 released | a anna/1 5 15 expired | a anna/1 5-12 released
+        a 15 changed anna/1 | a anna/1 10 1010 held | a anna/1 10-? held
+        a 15 changed anna/1 | | a anna/1 ?-? unknown
+        a 20 released | a anna/1 5 1010 held | a anna/1 5-20 released
+        a 30 released | a /2 20 20 free | a /2 20-30 released
+        a 10 released; a 20 acquired anna/2; a 30 released | a /2 20 20 free | a anna/2 20-30 released; a / ?-10 released
+        a 20 acquired anna/1 | a /1 20 20 free | a anna/1 20-? unknown
+        a 20 acquired anna/1 | a bert/2 120 1010 held | a anna/1 20-? unknown
+        a 20 acquired anna/1 | | a anna/1 20-? unknown
+        a 20 acquired anna/1; a 30 released | b bert/2 5 1010 held | a anna/1 20-30 released; b bert/2 5-? held
+        ",
     );
 }
 
-#[test]
-fn a_turn_without_a_document_is_over() {
-    let events = vec![acquired(1, 20), acquired(2, 120)];
-    let lines = shown(&turns(events, vec![], 100));
-    assert_eq!(lines, ["web-2 120-? held", "web-1 20-120 expired_by"]);
-    let lines = shown(&turns(vec![acquired(1, 20)], vec![], 100));
-    assert_eq!(lines, ["web-1 20-? unknown"]);
-}
-
-#[test]
-fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
-    let events = vec![
-        acquired(1, 10),
-        ended(TurnEnd::Done, 20),
-        ended(TurnEnd::Released, 30),
-        ended(TurnEnd::ExpiredBy, 40),
-    ];
-    assert_eq!(all(events, vec![]), ["web-1 10-20 done"]);
-    assert_eq!(all(vec![ended(TurnEnd::ExpiredBy, 40)], vec![]), [""; 0]);
-}
-
-/// A turn is shown if a part of it lies in the window.
+/// A turn is shown if a part of it lies in the window. One with an unknown end counts at its beginning.
 #[test]
 fn a_window_has_the_turns_that_touch_it() {
-    for (since, until, wanted) in [
-        (0, 9, &[][..]),
-        (15, 25, &["web-1 10-20 released"]),
-        (21, 29, &[]),
-        (20, 30, &["web-2 30-? held", "web-1 10-20 released"]),
-        (90, 99, &["web-2 30-? held"]),
+    let events = "a 10 acquired anna/1; b 12 acquired dora/3; a 20 released; a 30 acquired bert/2";
+    for (window, wanted) in [
+        ([0, 9], ""),
+        ([0, 10], "a anna/1 10-20 released"),
+        ([12, 12], "b dora/3 12-? unknown; a anna/1 10-20 released"),
+        ([13, 25], "a anna/1 10-20 released"),
+        ([21, 29], ""),
+        ([20, 30], "a bert/2 30-? held; a anna/1 10-20 released"),
+        ([90, 99], "a bert/2 30-? held"),
     ] {
-        let mut turns = Turns::default();
-        for event in [acquired(1, 10), ended(TurnEnd::Released, 20), acquired(2, 30)] {
-            turns.add(event);
-        }
-        turns.complete(vec![present(TurnEnd::Held, 2, 30, 1030)], at(0));
-        let shown = shown(&turns.latest_first(at(since), at(until)));
-        assert_eq!(shown, wanted, "{since} to {until}");
+        assert_eq!(
+            turns(events, "a bert/2 30 1030 held", window),
+            wanted,
+            "{window:?}"
+        );
     }
 }
