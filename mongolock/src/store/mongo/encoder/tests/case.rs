@@ -7,7 +7,9 @@ use fastrand::Rng;
 use mongodb::bson::{Bson, Document};
 
 use super::LOCKS;
-use super::draw::{GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, row, seed, time};
+use super::draw::{
+    GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, pick_kind, row, seed, time,
+};
 use crate::error::driver_text::code;
 use crate::protocol::{Document as Fields, IdKind, Ms, Row, RowOrder, Sight, apply};
 use crate::store::mongo::encoder::Encoder;
@@ -42,13 +44,8 @@ impl Case {
     /// A row with a command of its own, and its document.
     pub(super) fn pair(kind: (&'static str, &'static str), number: usize, now: Ms, rng: &mut Rng) -> Self {
         let (row_kind, document_kind) = kind;
-        let id = new_id(
-            pick(
-                rng,
-                &[IdKind::Single, IdKind::Set, IdKind::Permit, IdKind::Resumed],
-            ),
-            rng,
-        );
+        let ids = [IdKind::Single, IdKind::Set, IdKind::Permit, IdKind::Resumed];
+        let id = new_id(pick(rng, &ids), rng);
         let document = document(document_kind, row_kind, &id, number, now, rng);
         let name = format!("{row_kind}, {document_kind}, {number}");
         let fits = document_kind.starts_with("damaged");
@@ -71,7 +68,7 @@ impl Case {
         let (set, alike) = (new_id(IdKind::Set, rng), rng.fork());
         let (mut rows, mut documents) = (Vec::new(), Vec::new());
         for index in 0..rng.usize(1..9) {
-            let row_kind = pick(rng, row_kinds);
+            let row_kind = pick_kind(rng, row_kinds);
             let id = if rng.bool() {
                 Arc::clone(&set)
             } else {
@@ -116,15 +113,12 @@ impl Case {
             }
             if self.order.is_none() && effect.errors.is_empty() {
                 let replied = if row.may_insert() { &after } else { &before };
-                let sight = replied.clone().map(|document| Sight {
-                    document,
-                    now: Some(self.now),
-                });
+                let now = Some(self.now);
+                let sight = replied.clone().map(|document| Sight { document, now });
                 effect.reply = format!("{sight:?}");
             }
-            effect
-                .documents
-                .push(shown(stored(&row.name, document.as_ref(), after).as_ref()));
+            let after = stored(&row.name, document.as_ref(), after);
+            effect.documents.push(shown(after.as_ref()));
         }
         if self.order.is_some() {
             // A statement matches only the documents of applied rows if its query has the whole condition. Otherwise it
@@ -158,9 +152,8 @@ impl Case {
                 effect.reply = format!("{sight:?}");
             }
             Ok(reply) => {
-                effect.reply = reply
-                    .get_i32("n")
-                    .map_or_else(|error| error.to_string(), |n| n.to_string());
+                let number = reply.get_i32("n");
+                effect.reply = number.map_or_else(|error| error.to_string(), |n| n.to_string());
                 let errors = reply.get_array("writeErrors").into_iter().flatten();
                 for error in errors.filter_map(Bson::as_document) {
                     let number = |field| error.get_i32(field).unwrap_or_default();
@@ -178,11 +171,8 @@ impl Case {
         if *effect == expected {
             return None;
         }
-        let documents: Vec<String> = self
-            .documents
-            .iter()
-            .map(|document| shown(document.as_ref()))
-            .collect();
+        let text = |document: &Option<Document>| shown(document.as_ref());
+        let documents: Vec<String> = self.documents.iter().map(text).collect();
         Some(format!(
             "MONGOLOCK_SEED={}: {:?}, {:?}\nfrom {documents:?}\nat {}\nserver {effect:?}\napply  {expected:?}\nby {}\n",
             seed(),
@@ -195,9 +185,8 @@ impl Case {
 }
 
 pub(super) fn has_new_id(row: &Row, document: &Fields) -> bool {
-    row.then
-        .new_id()
-        .is_some_and(|id| document.lock_id.text() == Some(id))
+    let id = row.then.new_id();
+    id.is_some_and(|id| document.lock_id.text() == Some(id))
 }
 
 pub(super) fn seen(document: Option<&Document>) -> Option<Fields> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, bson, doc};
 use uuid::Uuid;
 
 use crate::lock_id::is_set;
@@ -12,7 +12,7 @@ use crate::protocol::text::{kept_of, mark_of};
 use crate::protocol::{
     Document as Fields, Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, Until, Value, When,
 };
-use crate::store::mongo::fields::bson;
+use crate::store::mongo::fields;
 
 /// "Type mismatch", and `$add` and `$subtract` with a value that is neither a number nor a date.
 pub(super) const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
@@ -27,57 +27,31 @@ pub(super) fn rows() -> impl Iterator<Item = &'static str> {
     all.split(", ")
 }
 
-const CLAIMS: &[&str] = &["claim", "claim with a margin", "claim of a block"];
-const RELEASES: &[&str] = &[
-    "release in its minimum hold",
-    "release after its minimum hold",
-    "release with unused tokens",
-];
-const DETACHMENTS: &[&str] = &["detachment", "detachment with a minimum hold", "give back"];
-const CHANGES: &[&str] = &[
-    "renewal",
-    "renewal of a token",
-    "release",
-    "mark for a time",
-    "give back",
-];
+const CLAIMS: &str = "claim, claim with a margin, claim of a block";
+const RELEASES: &str =
+    "release in its minimum hold, release after its minimum hold, release with unused tokens";
+const DETACHMENTS: &str = "detachment, detachment with a minimum hold, give back";
+const CHANGES: &str = "renewal, renewal of a token, release, mark for a time, give back";
 
-/// The kinds of documents. The last four have one field with a wrong type or an extreme value.
-pub(super) const DOCUMENTS: [&str; 17] = [
-    "missing",
-    "held",
-    "ends just before",
-    "ends now",
-    "ends just after",
-    "begins in the future",
-    "expired",
-    "done",
-    "kept",
-    "released",
-    "detached",
-    "of .NET",
-    "foreign",
-    "damaged lockId",
-    "damaged acquiredAt",
-    "damaged expiresAt",
-    "damaged fencingToken",
-];
-
-/// The number of kinds before those.
-pub(super) const SOUND: usize = 13;
+/// The kinds of documents.
+pub(super) const SOUND: &str = "missing, held, ends just before, ends now, ends just after, begins in the future, expired, done, \
+                                kept, released, detached, of .NET, foreign";
+/// Those that have one field with a wrong type or an extreme value.
+pub(super) const DAMAGED: &str =
+    "damaged lockId, damaged acquiredAt, damaged expiresAt, damaged fencingToken";
 
 /// The kinds of commands of several rows, with their order and the kinds of their rows.
-pub(super) const GROUPS: [(&str, RowOrder, &[&str]); 10] = [
-    ("renewals", RowOrder::Each, &["renewal"]),
-    ("renewals of tokens", RowOrder::Each, &["renewal of a token"]),
-    ("releases", RowOrder::Each, &["release"]),
+pub(super) const GROUPS: [(&str, RowOrder, &str); 10] = [
+    ("renewals", RowOrder::Each, "renewal"),
+    ("renewals of tokens", RowOrder::Each, "renewal of a token"),
+    ("releases", RowOrder::Each, "release"),
     ("releases of all kinds", RowOrder::Each, RELEASES),
     ("detachments", RowOrder::Each, DETACHMENTS),
     ("changes of all kinds", RowOrder::Each, CHANGES),
     ("claims", RowOrder::Each, CLAIMS),
     ("claims up to a miss", RowOrder::StopAtMiss, CLAIMS),
-    ("resumptions", RowOrder::StopAtMiss, &["resumption"]),
-    ("extensions", RowOrder::StopAtMiss, &["extension"]),
+    ("resumptions", RowOrder::StopAtMiss, "resumption"),
+    ("extensions", RowOrder::StopAtMiss, "extension"),
 ];
 
 /// The codes of dates that overflow.
@@ -90,6 +64,11 @@ pub(super) fn seed() -> u64 {
 
 pub(super) fn pick<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
     values[rng.usize(..values.len())]
+}
+
+/// One of these kinds.
+pub(super) fn pick_kind(rng: &mut Rng, kinds: &'static str) -> &'static str {
+    pick(rng, &kinds.split(", ").collect::<Vec<_>>())
 }
 
 /// A new id. Its owner's name could be read as an expression.
@@ -115,39 +94,16 @@ pub(super) fn token(now: Ms, rng: &mut Rng) -> i64 {
 pub(super) fn damages(now: Ms) -> Vec<Option<Bson>> {
     // A document with a regular expression, whose type differs between the versions of bson.
     let regex = [11, 0, 0, 0, 0x0b, 0, b'a', 0, 0, 0, 0];
-    let regex = bson(&Value::Other(Arc::from(regex)));
-    let values: [Bson; 25] = [
-        Bson::Null,
-        7_i32.into(),
-        i32::MAX.into(),
-        i64::MAX.into(),
-        (-1_i64).into(),
-        7.0.into(),
-        1.5.into(),
-        1e18.into(),
-        1e300.into(),
-        f64::NAN.into(),
-        f64::INFINITY.into(),
-        f64::NEG_INFINITY.into(),
-        "seven".into(),
-        "$expiresAt".into(),
-        true.into(),
-        DateTime::from_millis(now).into(),
-        DateTime::MIN.into(),
-        DateTime::MAX.into(),
-        Bson::Array(vec![]),
-        vec!["a", "b"].into(),
-        doc! { "a": 1 }.into(),
-        Timestamp {
-            time: 1,
-            increment: 2,
-        }
-        .into(),
-        Bson::MinKey,
-        Bson::MaxKey,
-        ObjectId::from_bytes([1; 12]).into(),
-    ];
-    values.into_iter().map(Some).chain([regex, None]).collect()
+    let regex = fields::bson(&Value::Other(Arc::from(regex)));
+    let values = bson!([
+        null, 7, i32::MAX, i64::MAX, -1_i64, 7.0, 1.5, 1e18, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY,
+        "seven", "$expiresAt", true, [], ["a", "b"], { "a": 1 },
+        DateTime::from_millis(now), DateTime::MIN, DateTime::MAX, ObjectId::from_bytes([1; 12]),
+    ]);
+    let (time, increment) = (1, 2);
+    let others = [Timestamp { time, increment }.into(), Bson::MinKey, Bson::MaxKey];
+    let values = values.as_array().into_iter().flatten().cloned().chain(others);
+    values.map(Some).chain([regex, None]).collect()
 }
 
 /// The value of a damaged field of a row's document. Left out is a renewal or an extension of a document without an end, with
@@ -298,20 +254,13 @@ pub(super) fn then(kind: &str, seen: &Fields, now: Ms, rng: &mut Rng) -> Then {
         Some(id) if rng.u8(..6) == 0 => Arc::clone(id),
         _ => new_id(IdKind::Single, rng),
     };
-    let claim = |id, tokens| Then::Claim {
-        id,
-        expiry: length,
-        tokens,
-    };
-    let rename = |to, min_hold| Then::Rename {
-        to,
-        ttl: length,
-        min_hold,
-    };
+    let (expiry, ttl) = (length, length);
+    let claim = |id, tokens| Then::Claim { id, expiry, tokens };
+    let rename = |to, min_hold| Then::Rename { to, ttl, min_hold };
     match kind {
         "claim" | "claim with a margin" => claim(id, 1),
         "claim of a block" | "claim of a block with a margin" => claim(id, 1000),
-        "renewal" | "renewal of a token" => Then::Renew { expiry: length },
+        "renewal" | "renewal of a token" => Then::Renew { expiry },
         "release" => end(0, 0),
         "release in its minimum hold" => end(running, unused),
         "release after its minimum hold" => end(over, unused),
@@ -323,11 +272,7 @@ pub(super) fn then(kind: &str, seen: &Fields, now: Ms, rng: &mut Rng) -> Then {
         "detachment" | "give back" => rename(id, 0),
         "detachment with a minimum hold" => rename(id, pick(rng, &[running, over])),
         "extension" => Then::Extend { ttl: length * 7 },
-        "resumption" => Then::Adopt {
-            id,
-            expiry: length,
-            tokens,
-        },
+        "resumption" => Then::Adopt { id, expiry, tokens },
         "forced release" | "forced release of others" => Then::Force,
         _ => unreachable!("{kind}"),
     }
@@ -346,21 +291,18 @@ pub(super) fn document_of_group(
 ) -> Option<Document> {
     let is_claim = row_kind.starts_with("claim");
     let wanted = if is_claim { "expired" } else { "held" };
-    let kind = match pick(rng, &DOCUMENTS) {
+    let kinds = if rng.u8(..4) == 0 { DAMAGED } else { SOUND };
+    let kind = match pick_kind(rng, kinds) {
         _ if rng.bool() => wanted,
         "missing" if !is_claim && order == RowOrder::StopAtMiss => wanted,
         "damaged acquiredAt" | "damaged fencingToken" if !is_claim && order == RowOrder::Each => wanted,
         kind => kind,
     };
-    let has_token_of =
-        |document: &Document, other: &Document| document.get("fencingToken") == other.get("fencingToken");
+    let token = |document: &Document| document.get("fencingToken").cloned();
+    let used: Vec<Option<Bson>> = others.iter().flatten().map(token).collect();
     loop {
         let document = document(kind, row_kind, id, rng.usize(..), now, rng)?;
-        if !others
-            .iter()
-            .flatten()
-            .any(|other| has_token_of(&document, other))
-        {
+        if !used.contains(&token(&document)) {
             return Some(document);
         }
     }
