@@ -14,45 +14,10 @@ use super::world::whole;
 use crate::context::LockContext;
 use crate::protocol::{Ms, Name, Until};
 use crate::timing::RELEASE_REPLY_LIMIT;
-use crate::{LockError, LockGuard, Permit};
+use crate::{Guard, LockError};
 
 /// The time between two checks of a holder that it still has its lock.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The guard of a caller.
-pub(super) enum Guard {
-    Lock(LockGuard),
-    Permit(Permit),
-}
-
-impl From<LockGuard> for Guard {
-    fn from(guard: LockGuard) -> Self {
-        Self::Lock(guard)
-    }
-}
-
-impl From<Permit> for Guard {
-    fn from(permit: Permit) -> Self {
-        Self::Permit(permit)
-    }
-}
-
-impl Guard {
-    pub(super) fn context(&self) -> LockContext {
-        match self {
-            Self::Lock(guard) => guard.context(),
-            Self::Permit(permit) => permit.context(),
-        }
-    }
-
-    async fn end(self, is_done: bool) -> Result<(), LockError> {
-        match self {
-            Self::Lock(guard) if is_done => guard.done().await,
-            Self::Lock(guard) => guard.release().await,
-            Self::Permit(permit) => permit.release().await,
-        }
-    }
-}
 
 /// A hold. It is in the ledger until this value is dropped.
 pub(super) struct Tenure {
@@ -192,12 +157,18 @@ impl Facts {
     }
 
     /// Releases the lock, or ends a work that has succeeded. The caller drops the future after this time.
-    pub(super) async fn end(&self, guard: Guard, is_done: bool, patience: Duration) {
+    pub(super) async fn end<T>(&self, mut guard: Guard<T>, is_done: bool, patience: Duration) {
         let (begun, called) = (Instant::now(), self.process.world().memory.now());
         if is_done {
             self.succeeds();
         }
-        let Ok(outcome) = timeout(patience, guard.end(is_done)).await else {
+        let ending = async {
+            if is_done {
+                return guard.hold.complete().await;
+            }
+            guard.release().await
+        };
+        let Ok(outcome) = timeout(patience, ending).await else {
             return;
         };
         let limit = RELEASE_REPLY_LIMIT + BLUR + self.wish.expiry * u32::from(is_done);

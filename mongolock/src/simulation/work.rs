@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 
 use super::calls::Call;
-use super::holds::{Guard, Tenure};
+use super::holds::Tenure;
 use super::plan::Work;
 use super::process::Process;
 use super::wish::{SEMAPHORE, Wish, patience};
 use super::{chance, millis};
 use crate::context::LockContext;
-use crate::{Lock, LockError, LockKind};
+use crate::{Guard, Lock, LockError, LockKind};
 
 pub(super) struct Caller(pub(super) Arc<Process>);
 
@@ -46,10 +46,7 @@ impl Caller {
         }
     }
 
-    async fn call<K>(&self, lock: Lock<K>, wish: Wish)
-    where
-        K: LockKind<Guard: Into<Guard>>,
-    {
+    async fn call<T, K: LockKind<Guard = Guard<T>>>(&self, lock: Lock<K>, wish: Wish) {
         let (lock, is_try) = (wish.of(lock), wish.is_try);
         let call = Call::begin(&self.0, wish);
         if call.wish.runs {
@@ -66,7 +63,7 @@ impl Caller {
         };
         call.judge(outcome.as_ref().map(Option::is_some));
         if let Ok(Some(guard)) = outcome {
-            self.holds(call, guard.into()).await;
+            self.holds(call, guard).await;
         }
     }
 
@@ -100,7 +97,7 @@ impl Caller {
     }
 
     /// Keeps the hold of a call, and ends it in one of many ways.
-    async fn holds(&self, call: Call, guard: Guard) {
+    async fn holds<T>(&self, call: Call, guard: Guard<T>) {
         let tenure = Tenure::begin(&call, guard.context());
         let facts = Arc::clone(&tenure.facts);
         let is_held = tenure.lasts(call.wish.holds).await;
