@@ -25,30 +25,21 @@ mod tests {
     fn the_longest_name_passes_and_a_longer_one_is_refused() {
         assert!(check(&"n".repeat(MAX_BYTES)).is_ok());
         let error = check(&"n".repeat(MAX_BYTES + 1)).unwrap_err().to_string();
-        assert!(
-            error.contains("longer than 1024 bytes") && error.len() < 300,
-            "{error}"
-        );
+        let is_told = error.contains("longer than 1024 bytes") && error.len() < 300;
+        assert!(is_told, "{error}");
     }
 
     #[test]
-    fn empty_names_and_control_characters_are_refused() {
+    fn empty_names_control_characters_and_white_space_at_the_ends_are_refused() {
         for bad in ["", "a\nb", "\u{7f}", "a\u{85}b"] {
-            assert!(
-                matches!(check(bad), Err(LockError::InvalidName { .. })),
-                "{bad:?}"
-            );
+            let error = check(bad);
+            assert!(matches!(error, Err(LockError::InvalidName { .. })), "{bad:?}");
         }
-        assert!(check("Bericht:Ä/ß 1").is_ok());
-    }
-
-    #[test]
-    fn white_space_at_the_ends_is_refused() {
         for bad in [" a", "a ", "\u{a0}a", "a\u{3000}", " "] {
             let error = check(bad).unwrap_err().to_string();
             assert!(error.contains("begins or ends with white space"), "{error}");
         }
-        assert!(check("a b").is_ok());
+        assert!(check("Bericht:Ä/ß 1").is_ok());
         assert_eq!(whole(" a ").unwrap(), " a ", "operators can use any name");
     }
 

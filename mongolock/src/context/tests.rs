@@ -26,11 +26,8 @@ async fn a_long_chain_does_not_overflow_the_stack() {
     let chain = || {
         let links = std::iter::repeat_n(guard.lease(), 300_000);
         links.fold(guard.context(), |outer, lease| {
-            LockContext::within(
-                Some(outer.clone()),
-                Few::One([Arc::clone(lease)]),
-                View::of(lease),
-            )
+            let leases = Few::One([Arc::clone(lease)]);
+            LockContext::within(Some(outer.clone()), leases, View::of(lease))
         })
     };
     drop(chain());

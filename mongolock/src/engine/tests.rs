@@ -59,16 +59,12 @@ impl Wake for Dropped {
 fn a_hundred_thousand_callers_that_are_dropped_when_they_get_the_lock_need_no_stack() {
     const NUMBER: usize = 100_000;
     let drop_all = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
         let _entered = runtime.enter();
         let engine = engine();
-        let Poll::Ready(Ok(mut held)) = acquire(&engine)
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        else {
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Ok(mut held)) = acquire(&engine).as_mut().poll(&mut context) else {
             panic!("the lock is free")
         };
         let waiting = (0..NUMBER).map(|_| {

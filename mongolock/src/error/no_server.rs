@@ -76,14 +76,11 @@ mod tests {
         let text = "MongoDB has no primary: [::1]:3 (Server selection timeout: late), a:1 (RsSecondary), b:2 (no answer yet)";
         assert_eq!(of_selection(message), text);
         let one = "No available servers. Topology: { Type: Unknown, Servers: [ { Address: a:1, Type: RsGhost, Average RTT: 1 } ] }";
-        assert_eq!(
-            of_selection(one),
-            "MongoDB has no primary: a:1 (no replica set yet)"
-        );
-        assert_eq!(
-            of_selection("Topology: { Type: Unknown, Set Name: rs, Servers: [ ] }"),
-            "none of the servers belongs to the replica set `rs`"
-        );
+        let text = "MongoDB has no primary: a:1 (no replica set yet)";
+        assert_eq!(of_selection(one), text);
+        let none = "Topology: { Type: Unknown, Set Name: rs, Servers: [ ] }";
+        let text = "none of the servers belongs to the replica set `rs`";
+        assert_eq!(of_selection(none), text);
     }
 
     #[test]
@@ -98,10 +95,8 @@ mod tests {
             let text =
                 format!("{{ Address: a:1, Type: Unknown, Error: Kind: I/O error: {words}, labels: {{}} }}");
             let words = words.trim_end_matches(" (os error 111)");
-            assert_eq!(
-                of_selection(&text),
-                format!("MongoDB cannot be reached: a:1 ({words})")
-            );
+            let shown = format!("MongoDB cannot be reached: a:1 ({words})");
+            assert_eq!(of_selection(&text), shown);
             assert!(help(&text).contains(help_has), "{}", help(&text));
         }
     }

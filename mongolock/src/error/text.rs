@@ -269,10 +269,8 @@ mod tests {
     #[test]
     fn a_failure_of_the_library_itself_is_told_once() {
         let error = LockError::no_reply("acquire request", Duration::from_millis(10_001));
-        assert_eq!(
-            error.to_string(),
-            "MongoDB did not answer the acquire request within 10 s"
-        );
+        let text = "MongoDB did not answer the acquire request within 10 s";
+        assert_eq!(error.to_string(), text);
         assert!(error.source().is_none());
         assert_eq!(error.with_cause().to_string(), error.to_string());
     }

@@ -199,15 +199,14 @@ mod tests {
     fn a_document_may_bring_an_earlier_token_along() {
         let brought = |value: Bson| fence().mark(doc! { "_id": 1, "fencingToken": value });
         for earlier in [bson!(null), bson!(4), bson!(5_i64), bson!(4.5)] {
-            assert_eq!(
-                brought(earlier).unwrap(),
-                doc! { "_id": 1, "fencingToken": 5_i64 }
-            );
+            let marked = doc! { "_id": 1, "fencingToken": 5_i64 };
+            assert_eq!(brought(earlier).unwrap(), marked);
         }
         assert!(matches!(brought(bson!(5.5)), Err(LockError::Stale { .. })));
-        assert!(
-            matches!(brought(bson!(6)), Err(LockError::Stale { token, seen }) if token.get() == 5 && seen.get() == 6)
-        );
+        let stale = brought(bson!(6));
+        let is_told =
+            matches!(&stale, Err(LockError::Stale { token, seen }) if (token.get(), seen.get()) == (5, 6));
+        assert!(is_told, "{stale:?}");
         for foreign in [bson!("5"), bson!([5]), bson!({ "a": 5 }), bson!(true)] {
             assert!(is_refused(brought(foreign)));
         }
@@ -230,11 +229,9 @@ mod tests {
         let query = doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [{ "b": 2 }] };
         let restricted = fence().restrict(&query);
         let not_later = doc! { "$lte": 5_i64, "$not": { "$type": "array" } };
-        let fenced =
-            doc! { "$or": [{ "fencingToken": { "$exists": false } }, { "fencingToken": not_later }] };
-        assert_eq!(
-            restricted,
-            doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [fenced, { "$and": [{ "b": 2 }] }] }
-        );
+        let missing = doc! { "$exists": false };
+        let fenced = doc! { "$or": [{ "fencingToken": missing }, { "fencingToken": not_later }] };
+        let wanted = doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [fenced, { "$and": [{ "b": 2 }] }] };
+        assert_eq!(restricted, wanted);
     }
 }

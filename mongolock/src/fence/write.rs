@@ -254,20 +254,14 @@ mod tests {
         let written = writing.await;
         assert!(matches!(written, Err(LockError::Mongo(_))), "{written:?}");
         let waited = begun.elapsed();
-        assert!(
-            (DEAD_CONNECTION..DEAD_CONNECTION * 2).contains(&waited),
-            "{waited:?}"
-        );
+        let is_minute = (DEAD_CONNECTION..DEAD_CONNECTION * 2).contains(&waited);
+        assert!(is_minute, "{waited:?}");
     }
 
     #[test]
     fn only_an_equal_id_names_one_document() {
-        for one in [
-            bson!(1),
-            bson!("a"),
-            bson!(null),
-            bson!({ "tenant": 1, "number": 2 }),
-        ] {
+        let document = bson!({ "tenant": 1, "number": 2 });
+        for one in [bson!(1), bson!("a"), bson!(null), document] {
             assert!(names_id(&doc! { "a": 1, "_id": one.clone() }), "{one}");
         }
         for many in [

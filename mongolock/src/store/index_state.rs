@@ -93,31 +93,32 @@ mod tests {
 
     #[test]
     fn the_json_names_state_and_reason() {
-        let json = |state: IndexState| serde_json::to_string(&state).unwrap();
         let reason = || "why".to_owned();
-        assert_eq!(json(IndexState::Ready), r#"{"state":"ready"}"#);
-        assert_eq!(
-            json(IndexState::Conflict {
-                index: Some("mine".to_owned()),
-                reason: reason()
-            }),
-            r#"{"state":"conflict","index":"mine","reason":"why"}"#
-        );
-        assert_eq!(json(IndexState::Missing), r#"{"state":"missing"}"#);
-        assert_eq!(json(IndexState::NoCollection), r#"{"state":"no_collection"}"#);
-        assert_eq!(json(IndexState::Capped), r#"{"state":"capped"}"#);
-        let locale = "en".to_owned();
-        assert_eq!(
-            json(IndexState::Collation { locale }),
-            r#"{"state":"collation","locale":"en"}"#
-        );
-        assert_eq!(
-            json(IndexState::Unauthorized { reason: reason() }),
-            r#"{"state":"unauthorized","reason":"why"}"#
-        );
-        assert_eq!(
-            json(IndexState::Failed { reason: reason() }),
-            r#"{"state":"failed","reason":"why"}"#
-        );
+        let (index, locale) = (Some("mine".to_owned()), "en".to_owned());
+        let conflict = IndexState::Conflict {
+            index,
+            reason: reason(),
+        };
+        for (state, json) in [
+            (IndexState::Ready, r#"{"state":"ready"}"#),
+            (conflict, r#"{"state":"conflict","index":"mine","reason":"why"}"#),
+            (IndexState::Missing, r#"{"state":"missing"}"#),
+            (IndexState::NoCollection, r#"{"state":"no_collection"}"#),
+            (IndexState::Capped, r#"{"state":"capped"}"#),
+            (
+                IndexState::Collation { locale },
+                r#"{"state":"collation","locale":"en"}"#,
+            ),
+            (
+                IndexState::Unauthorized { reason: reason() },
+                r#"{"state":"unauthorized","reason":"why"}"#,
+            ),
+            (
+                IndexState::Failed { reason: reason() },
+                r#"{"state":"failed","reason":"why"}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&state).unwrap(), json);
+        }
     }
 }

@@ -183,10 +183,8 @@ mod tests {
             let acquired_at = r#""acquired_at":"2025-11-21T22:40:00.123Z""#;
             let end = format!(r#""expires_at":"2025-11-21T22:{expires_at}","remaining":{remaining}"#);
             let expected = format!("{{{lock},{token},{acquired_at},{end}}}");
-            assert_eq!(
-                json(lock_id, lease.parse().unwrap(), now.parse().unwrap()),
-                expected
-            );
+            let shown = json(lock_id, lease.parse().unwrap(), now.parse().unwrap());
+            assert_eq!(shown, expected);
         }
     }
 

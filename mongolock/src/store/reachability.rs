@@ -347,14 +347,12 @@ mod tests {
         };
         let error = servers.run(true, sent).await.unwrap_err();
         assert!(begun.elapsed() >= UNREACHABLE);
-        let text =
-            "MongoDB cannot be reached: 127.0.0.1:1 (Connection refused), 127.0.0.1:2 (Connection refused)";
+        let refused = |port| format!("127.0.0.1:{port} (Connection refused)");
+        let text = format!("MongoDB cannot be reached: {}, {}", refused(1), refused(2));
         assert_eq!(error.to_string(), text);
         assert!(error.may_be_applied(), "it had a connection");
-        let unsent = servers
-            .run(true, pending::<Result<(), LockError>>())
-            .await
-            .unwrap_err();
+        let unsent = servers.run(true, pending::<Result<(), LockError>>());
+        let unsent = unsent.await.unwrap_err();
         assert_eq!(unsent.to_string(), text);
         assert!(!unsent.may_be_applied());
         let patient = servers.run(false, pending::<Result<(), LockError>>());
@@ -369,10 +367,8 @@ mod tests {
         let (_client, servers) = observed(&format!("mongodb://{address}")).await;
         let mut known = servers.known.subscribe();
         known.wait_for(|known| known.topology.is_some()).await.unwrap();
-        assert_eq!(
-            servers.failure().unwrap().to_string(),
-            format!("MongoDB cannot be reached: {address} (no answer yet)")
-        );
+        let text = format!("MongoDB cannot be reached: {address} (no answer yet)");
+        assert_eq!(servers.failure().unwrap().to_string(), text);
     }
 
     #[tokio::test]

@@ -120,8 +120,7 @@ mod tests {
     #[test]
     fn every_reply_has_its_outcome() {
         let written = |code: i32| doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "" }] };
-        let unconfirmed = |reply: Document, concern: Bson| {
-            let mut reply = reply;
+        let unconfirmed = |mut reply: Document, concern: Bson| {
             reply.insert("ok", 1.0);
             reply.insert("writeConcernError", concern);
             reply
@@ -144,12 +143,8 @@ mod tests {
         // "Held" that a majority has not confirmed is not held.
         let values = [held, mine].map(|value| unconfirmed(doc! { "value": value }, concern(64).into()));
         let codes = [50, 91, 11602, 189, 79].map(|code| unconfirmed(doc! { "n": 1 }, concern(code).into()));
-        replies.extend(
-            values
-                .into_iter()
-                .chain(codes)
-                .map(|reply| (reply, Seen::Repeated)),
-        );
+        let repeated = values.into_iter().chain(codes);
+        replies.extend(repeated.map(|reply| (reply, Seen::Repeated)));
         for (reply, expected) in replies {
             assert_eq!(seen(reply.clone()), expected, "{reply}");
         }

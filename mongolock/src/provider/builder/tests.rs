@@ -12,11 +12,8 @@ fn the_defaults_are_valid_and_renew_at_a_third() {
 #[test]
 fn values_out_of_bounds_are_refused() {
     let new = LockProviderBuilder::in_memory;
-    let (second, milli, micro) = (
-        Duration::from_secs(1),
-        Duration::from_millis(1),
-        Duration::from_micros(1),
-    );
+    let second = Duration::from_secs(1);
+    let (milli, micro) = (second / 1000, second / 1_000_000);
     let (zero, whole) = (Duration::ZERO, "whole milliseconds");
     let short_pause = new().retry_interval(micro * 999..=second);
     let pauses_in_disorder = new().retry_interval(second..=second / 2);
@@ -48,10 +45,8 @@ fn values_out_of_bounds_are_refused() {
         ("collection", "no `$`", new().collection("a$b")),
     ] {
         let said = wrong.build().unwrap_err().to_string();
-        assert!(
-            said.starts_with(&format!("option `{option}` is ")),
-            "{option}: {said}"
-        );
+        let begin = format!("option `{option}` is ");
+        assert!(said.starts_with(&begin), "{option}: {said}");
         assert!(said.contains(words), "{option}, {words}: {said}");
     }
     // A shorter pause would poll in a busy loop.

@@ -43,11 +43,8 @@ async fn count(provider: &LockProvider) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn documents_are_deleted_after_their_retention() {
-    let provider = LockProvider::in_memory()
-        .to_builder()
-        .retention(SECOND)
-        .build()
-        .unwrap();
+    let builder = LockProvider::in_memory().to_builder();
+    let provider = builder.retention(SECOND).build().unwrap();
     let held = provider.lock("held").await.unwrap();
     use_names(&provider, 0..5000).await;
     let kept = count(&provider).await;
@@ -89,14 +86,11 @@ async fn tokens_rise_over_releases_that_give_back_the_rest_of_their_blocks() {
     const BLOCK: i64 = 1000;
     let store = MemoryStore::new();
     store.set_retention(SECOND / 100);
-    let mut last = 0;
+    let (min_hold, unused, mut last) = (0, BLOCK - 1, 0);
     for _ in 0..100_000 {
-        let first = claim(&store, "n", BLOCK) - (BLOCK - 1);
+        let first = claim(&store, "n", BLOCK) - unused;
         assert!(first > last, "{first} after {last}");
-        let end = Then::End {
-            min_hold: 0,
-            unused: BLOCK - 1,
-        };
+        let end = Then::End { min_hold, unused };
         last = run(&store, "n", When::is(&"one".into()), end);
         assert_eq!(last, first, "one token was handed out");
     }

@@ -53,18 +53,13 @@ impl Scene {
         Moment { at: at(millis), now }
     }
 
-    fn change(&mut self, millis: i64, id: &str, sight: Option<&Sight>) -> Option<LockEvent> {
-        let time = self.moment(millis);
-        self.known.change_of(&id.into(), sight, time)
-    }
-
     fn written(&mut self, millis: i64, id: &str, lock_id: &str, expires_at: i64) -> Option<LockEvent> {
-        let sight = sight(millis, lock_id, expires_at, 1);
-        self.change(millis, id, Some(&sight))
+        self.updated(millis, id, &sight(millis, lock_id, expires_at, 1))
     }
 
     fn updated(&mut self, millis: i64, id: &str, fields: &Sight) -> Option<LockEvent> {
-        self.change(millis, id, Some(fields))
+        let time = self.moment(millis);
+        self.known.change_of(&id.into(), Some(fields), time)
     }
 
     /// The event of a read of the one lock that is due then.
@@ -114,10 +109,8 @@ fn what_a_read_has_told_is_not_told_again_in_another_way() {
     let mut scene = Scene::new();
     let mut carl = sight(60, "carl#3", 500, 3);
     carl.document.acquired_at = Value::Date(50);
-    assert_eq!(
-        scene.read(60, &[("a", carl.clone())]),
-        [(Acquired, "a".to_owned())]
-    );
+    let told = scene.read(60, &[("a", carl.clone())]);
+    assert_eq!(told, [(Acquired, "a".to_owned())]);
     assert_eq!(scene.updated(30, "a", &released()), None, "anna's");
     assert_eq!(scene.written(35, "a", "bert#2", 300), None);
     assert_eq!(scene.updated(40, "a", &released()), None, "bert's");
