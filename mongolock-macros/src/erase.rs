@@ -67,10 +67,7 @@ mod tests {
             ("impl A", "_"),
             ("Result<impl A + 'a, E>", "Result<_, E>"),
             ("Result<(impl A, [impl B; 2]), E>", "Result<(_, [_; 2]), E>"),
-            (
-                "r::Result<Vec<&'a mut impl A>, E>",
-                "r::Result<Vec<&'a mut _>, E>",
-            ),
+            ("r::R<Vec<&'a mut impl A>, E>", "r::R<Vec<&'a mut _>, E>"),
             ("Box<dyn I<Item = impl A> + 'a>", "Box<dyn I<Item = _> + 'a>"),
             ("Result<Box<[impl A]>, (E)>", "Result<Box<[_]>, (E)>"),
             ("<T as X>::Y", "<T as X>::Y"),

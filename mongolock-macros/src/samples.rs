@@ -61,3 +61,13 @@ pub(crate) fn corpus(target: &str) -> Vec<(String, String)> {
         })
         .collect()
 }
+
+/// The messages in generated code, one for each `compile_error!`.
+pub(crate) fn messages(code: TokenStream) -> Vec<String> {
+    let file: syn::File = syn::parse2(code).unwrap();
+    let messages = file.items.into_iter().filter_map(|item| match item {
+        syn::Item::Macro(call) => Some(call.mac.parse_body::<syn::LitStr>().unwrap().value()),
+        _ => None,
+    });
+    messages.collect()
+}

@@ -1,8 +1,6 @@
-use quote::ToTokens;
-
 use super::*;
 use crate::key::DurationKey;
-use crate::samples::{rows, tokens};
+use crate::samples::{messages, rows, tokens};
 
 fn parse(code: &str) -> (Args, String) {
     let mut errors = Errors::default();
@@ -16,14 +14,8 @@ fn accepted(code: &str) -> Args {
     args
 }
 
-/// The messages, one for each `compile_error!`.
 fn refused(code: &str) -> Vec<String> {
-    let file: syn::File = syn::parse_str(&parse(code).1).unwrap();
-    let messages = file.items.into_iter().map(|item| match item {
-        syn::Item::Macro(call) => call.mac.parse_body::<LitStr>().unwrap().value(),
-        other => panic!("{}", other.to_token_stream()),
-    });
-    messages.collect()
+    messages(parse(code).1.parse().unwrap())
 }
 
 #[track_caller]

@@ -28,13 +28,7 @@ fn never_panics() {
         let name = text(random, "abcxyz<>{}. :()\\\"", 0..=16);
         let key = word(random, "name|expiry|on_busy|provider|crate|x");
         let value = text(random, "0123456789abcdxyz", 0..=6);
-        for item in [
-            "async fn f(id: u8) -> Result<(), E> {}",
-            "impl X {}",
-            "fn f();",
-            "= async",
-            "",
-        ] {
+        for item in "async fn f(id: u8) -> Result<(), E> {}|impl X {}|fn f();|= async|".split('|') {
             for args in [
                 format!("name = {name:?}, {key} = {value}"),
                 format!("{key} {value} {name:?}"),

@@ -41,10 +41,8 @@ fn a_function_that_cannot_be_read_is_given_back_without_its_lock() {
     for arguments in ["id:", "id", "id: u8, mut", "id: &, x: u8"] {
         let head = format!("async fn f({arguments})");
         let given_back = crate::locked(tokens(r#"name = "<id>""#), tokens(&format!("{head} {{ body }}")));
-        assert_eq!(
-            given_back.to_string(),
-            tokens(&format!("{head} {panics}")).to_string()
-        );
+        let expected = tokens(&format!("{head} {panics}")).to_string();
+        assert_eq!(given_back.to_string(), expected);
     }
     let item = "async fn f(#[lock] lock: LockContext, id: u8);";
     let given_back = crate::locked(tokens(r#"name = "x""#), tokens(item)).to_string();

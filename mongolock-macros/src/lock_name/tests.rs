@@ -3,14 +3,8 @@ mod proof;
 use super::*;
 use crate::samples::{rows, tokens};
 
-/// The messages for an item, without the generated code.
 fn messages(item: &str) -> Vec<String> {
-    let file: syn::File = syn::parse2(derive(tokens(item))).unwrap();
-    let messages = file.items.into_iter().filter_map(|item| match item {
-        syn::Item::Macro(call) => Some(call.mac.parse_body::<syn::LitStr>().unwrap().value()),
-        _ => None,
-    });
-    messages.collect()
+    crate::samples::messages(derive(tokens(item)))
 }
 
 #[track_caller]

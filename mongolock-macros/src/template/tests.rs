@@ -76,23 +76,18 @@ fn a_separator_follows_each_placeholder_but_the_last() {
     let ambiguous = |template: &str| ambiguous_separators(template, &pieces(template));
     assert_eq!(ambiguous("%<a>:%<b>%"), []);
     let after = "<b>".to_owned();
-    assert_eq!(
-        ambiguous("<a>:<b>%<c>"),
-        [(7..8, TemplateMistake::Percent { after })]
-    );
+    let percent = TemplateMistake::Percent { after };
+    assert_eq!(ambiguous("<a>:<b>%<c>"), [(7..8, percent)]);
 }
 
 #[test]
 fn refuses_white_space_long_names_and_control_characters() {
+    let blank = |place| TemplateMistake::Blank { place };
     let control = |character| TemplateMistake::Control { character };
     for (template, at, expected) in [
         (" \t", " \t", TemplateMistake::Empty),
-        (" a", " ", TemplateMistake::Blank { place: "begins" }),
-        (
-            "a\u{a0}\u{2003}",
-            "\u{a0}\u{2003}",
-            TemplateMistake::Blank { place: "ends" },
-        ),
+        (" a", " ", blank("begins")),
+        ("a\u{a0}\u{2003}", "\u{a0}\u{2003}", blank("ends")),
         ("a\nb", "\n", control('\n')),
         ("a\u{85}b", "\u{85}", control('\u{85}')),
         ("a\n", "\n", control('\n')),

@@ -36,10 +36,8 @@ fn assert_one(errors: &str, message: &str) {
 fn durations_at_the_bounds_are_accepted() {
     let durations = |args| accepted(args).durations;
     assert_eq!(durations(r#"expiry = "100ms""#), [(DurationKey::Expiry, 100)]);
-    assert_eq!(
-        durations(r#"expiry = "7d""#),
-        [(DurationKey::Expiry, MAX_DURATION)]
-    );
+    let longest = [(DurationKey::Expiry, MAX_DURATION)];
+    assert_eq!(durations(r#"expiry = "7d""#), longest);
     let both = [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX_DURATION)];
     assert_eq!(durations(r#"min_hold = "0s", max_hold = "7d""#), both);
     let timeout = |args| accepted(args).acquire_timeout;
@@ -68,10 +66,8 @@ fn a_list_has_at_most_as_many_names_as_the_runtime_accepts() {
         named(&format!("[{}]", names.join(", ")))
     };
     assert_eq!(list(500), "");
-    assert_one(
-        &list(502),
-        "the list has 502 names, and one call locks at most 500",
-    );
+    let too_long = "the list has 502 names, and one call locks at most 500";
+    assert_one(&list(502), too_long);
 }
 
 #[test]
@@ -91,11 +87,8 @@ fn every_placeholder_must_name_an_argument() {
 
 #[test]
 fn the_message_about_a_missing_name_suggests_one() {
-    let of_job = on(JOB, "").1;
-    assert_one(
-        &of_job,
-        "`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`",
-    );
+    let missing = r#"`name` is missing: write `#[distributed_lock(name = "job:<id>")]`"#;
+    assert_one(&on(JOB, "").1, missing);
     assert_one(&on("async fn job(_: u8) -> T {}", "").1, "name = \"job\"");
     assert_one(&on(JOB, r#"nam = "x""#).1, "did you mean `name`");
 }

@@ -78,10 +78,8 @@ fn small_names(template: &str, kinds: &[&str]) -> HashSet<String> {
 fn language(template: &str, kinds: &[&str]) -> Vec<Segment> {
     let fields = ["a", "b"].iter().zip(kinds);
     let fields: Vec<String> = fields.map(|(name, kind)| format!("{name}: {kind}")).collect();
-    let item = tokens(&format!(
-        "#[lock({template:?})] struct L {{ {} }}",
-        fields.join(", ")
-    ));
+    let fields = fields.join(", ");
+    let item = tokens(&format!("#[lock({template:?})] struct L {{ {fields} }}"));
     let mut errors = Errors::default();
     let declaration = Declaration::parse(item, &mut errors).unwrap();
     let pattern = Pattern::bind(&declaration.variants[0], &declaration, &mut errors);
@@ -99,10 +97,8 @@ fn the_proof_agrees_with_all_short_values() {
             let language = language(&template, &kinds);
             let names = small_names(&template, &kinds);
             let automaton = Automaton::of(&language);
-            assert!(
-                names.iter().all(|name| witness::is_rendered_by(&language, name)),
-                "{template}"
-            );
+            let are_rendered = names.iter().all(|name| witness::is_rendered_by(&language, name));
+            assert!(are_rendered, "{template}");
             (template, kinds, language, names, automaton)
         })
         .collect();
@@ -122,10 +118,8 @@ fn the_proof_agrees_with_all_short_values() {
             }
         }
     }
-    assert!(
-        pairs > 100_000 && overlaps > 1000 && pairs - overlaps > 1000,
-        "{pairs}, {overlaps}"
-    );
+    let are_many = pairs > 100_000 && overlaps > 1000 && pairs - overlaps > 1000;
+    assert!(are_many, "{pairs}, {overlaps}");
 }
 
 #[test]
