@@ -132,9 +132,7 @@ mod tests {
         let time = date("2025-11-21T23:05:06.789Z");
         assert_eq!(shown(time, &zone()), "2025-11-22 01:05:06");
         assert_eq!(shown(DateTime::MAX, &zone()), "9999-12-31T23:59:59.999Z");
-        assert_eq!(
-            (name(&zone(), time), name(&TimeZone::UTC, time)),
-            ("UTC+02".into(), "UTC".into())
-        );
+        assert_eq!(name(&zone(), time), "UTC+02");
+        assert_eq!(name(&TimeZone::UTC, time), "UTC");
     }
 }

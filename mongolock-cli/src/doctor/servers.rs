@@ -300,10 +300,8 @@ mod tests {
             members.push(doc! { "name": name, "state": states[at], "lastHeartbeat": heartbeat });
         }
         let date = DateTime::from_millis(now);
-        Members::of(
-            &doc! { "date": date, "writeMajorityCount": 2, "members": members },
-            &doc! {},
-        )
+        let reply = doc! { "date": date, "writeMajorityCount": 2, "members": members };
+        Members::of(&reply, &doc! {})
     }
 
     #[test]
@@ -339,19 +337,14 @@ mod tests {
         let status = doc! { "writeMajorityCount": 2, "members": members.to_vec() };
         let found = Members::of(&status, &doc! {}).judge("write concern");
         assert_eq!(found.state, CheckState::Ok);
-        assert_eq!(
-            found.said,
-            "majority (2 members); 2 of 3 are there; b applies writes 5.0s late"
-        );
+        let said = "majority (2 members); 2 of 3 are there; b applies writes 5.0s late";
+        assert_eq!(found.said, said);
         for name in ["secondaryDelaySecs", "slaveDelay"] {
             let config = doc! { "config": { "members": [{ "host": "c", name: 3600_i64 }] } };
             let found = Members::of(&status, &config).judge("write concern");
             assert_eq!(found.state, CheckState::Wrong);
-            assert!(
-                found.said.contains("1 of 3 is there") && found.said.ends_with("c applies writes 1h late"),
-                "{}",
-                found.said
-            );
+            let (said, late) = (found.said, "c applies writes 1h late");
+            assert!(said.contains("1 of 3 is there") && said.ends_with(late), "{said}");
         }
     }
 
@@ -360,9 +353,7 @@ mod tests {
     fn a_router_knows_no_members() {
         let router = doc! { "msg": "isdbgrid" };
         let concern = without_members("write concern", &router).map(|finding| finding.state);
-        assert_eq!(
-            (deployment(&router).state, concern),
-            (CheckState::Ok, Some(CheckState::Unknown))
-        );
+        assert_eq!(deployment(&router).state, CheckState::Ok);
+        assert_eq!(concern, Some(CheckState::Unknown));
     }
 }
