@@ -163,8 +163,8 @@ impl Facts {
             self.succeeds();
         }
         let ending = async {
-            if is_done {
-                return guard.hold.complete().await;
+            if is_done && guard.lease().about.options.once.is_some() {
+                return guard.hold.mark().await;
             }
             guard.release().await
         };
