@@ -268,8 +268,8 @@ impl Detached {
         }
         options::check_owner(&self.owner).map_err(|_| "its owner breaks a rule".to_owned())?;
         options::check_ttl(self.ttl).map_err(said)?;
-        let times = [Some(self.min_hold), self.once.map(Once::time)];
-        if times.into_iter().flatten().any(|time| time > LONGEST) {
+        let once = self.once.map(|(Once::PerPeriod(time) | Once::Kept(time))| time);
+        if once.is_some_and(|time| time > LONGEST) || self.min_hold > LONGEST {
             return Err("one of its times is too long".to_owned());
         }
         Ok(())

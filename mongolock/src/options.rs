@@ -217,15 +217,6 @@ pub(crate) enum Once {
     Kept(Duration),
 }
 
-impl Once {
-    /// The length of the period, or how long the mark is kept.
-    pub(crate) fn time(self) -> Duration {
-        match self {
-            Self::PerPeriod(time) | Self::Kept(time) => time,
-        }
-    }
-}
-
 /// Returns an error for a time that is out of its bounds.
 fn check_once(once: Once) -> Result<(), LockError> {
     match once {

@@ -95,7 +95,7 @@ impl LockedCall for CallStage {
 
     fn context(&self) -> LockContext {
         match self {
-            Self::Running(hold) => hold.context().clone(),
+            Self::Running(hold) => hold.context.clone(),
             _ => unreachable!("the body has not begun"),
         }
     }
@@ -144,10 +144,6 @@ impl BodyEnd {
 }
 
 impl RunningHold {
-    pub(super) fn context(&self) -> &LockContext {
-        &self.context
-    }
-
     /// Lets the body take a step under the lock. The body with its captured values is dropped before the lock is released.
     pub(super) fn poll_body(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
         let end = self.step(cx, body);

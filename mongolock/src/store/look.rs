@@ -121,16 +121,13 @@ fn begins_with(pattern: &str) -> Document {
 fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
-        if c == '\0' {
+        match c {
             // The server refuses a pattern with a NUL byte in it.
-            pattern.push_str("\\x00");
-            continue;
+            '\0' => pattern.push_str("\\x00"),
+            // A backslash gives ASCII letters and digits a special meaning, and takes it from all other ASCII characters.
+            _ if c.is_ascii() && !c.is_ascii_alphanumeric() => pattern.extend(['\\', c]),
+            _ => pattern.push(c),
         }
-        // A backslash gives ASCII letters and digits a special meaning, and takes it from all other ASCII characters.
-        if c.is_ascii() && !c.is_ascii_alphanumeric() {
-            pattern.push('\\');
-        }
-        pattern.push(c);
     }
     pattern
 }

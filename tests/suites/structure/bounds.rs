@@ -35,7 +35,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("provider", 260),
     ("run", 275),
     ("single files", 1747),
-    ("store", 1666),
+    ("store", 1627),
     ("store/memory", 137),
     ("store/mongo", 591),
     ("timing", 30),
