@@ -214,7 +214,12 @@ impl LockAdmin {
     /// # }
     /// ```
     pub fn force_release(&self, name: impl IntoLockName) -> ForceRelease {
-        ForceRelease::new(&self.engine, name::whole(name))
+        ForceRelease {
+            engine: Arc::clone(&self.engine),
+            name: name::whole(name),
+            only_if: None,
+            permit: None,
+        }
     }
 
     /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does. It is meant for the locks of a

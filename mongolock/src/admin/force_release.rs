@@ -50,25 +50,16 @@ use crate::{FencingToken, LockError, permit_id, task, trace};
 #[derive(Debug)]
 #[must_use = "nothing is released before the request is awaited"]
 pub struct ForceRelease {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     /// The name, or the error of its `Display`.
-    name: Result<String, LockError>,
+    pub(super) name: Result<String, LockError>,
     /// The fencing token that the document must have; `None` releases any hold.
-    only_if: Option<FencingToken>,
+    pub(super) only_if: Option<FencingToken>,
     /// The number of the permit, if the name is that of a semaphore.
-    permit: Option<u32>,
+    pub(super) permit: Option<u32>,
 }
 
 impl ForceRelease {
-    pub(super) fn new(engine: &Arc<Engine>, name: Result<String, LockError>) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            name,
-            only_if: None,
-            permit: None,
-        }
-    }
-
     /// Releases this permit of the semaphore instead of the lock of that name; the number is that of
     /// [`LockInfo::permit`](crate::LockInfo::permit).
     ///

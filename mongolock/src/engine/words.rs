@@ -25,7 +25,7 @@ pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration) -> 
     let seen = failure.seen.as_ref();
     let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
     let fault = failure.fault.as_ref();
-    let fault = fault.filter(|(_, fault)| seen.is_none() || !is_out_of_time(fault));
+    let fault = fault.filter(|(_, fault)| seen.is_none() || !CommandError::of(fault).is_out_of_time);
     let is_newer = |age: &Span| fault.is_none_or(|(fault, _)| age <= fault);
     let error = fault.map(|(_, fault)| error_of(fault));
     let error = error.filter(|error| error.meaning() != Meaning::NoReply);
@@ -148,11 +148,6 @@ pub(super) fn no_reply(waited: Duration) -> Fault {
 
 pub(super) fn error_of(fault: &Fault) -> LockError {
     CommandError::of(fault).error.clone()
-}
-
-/// Whether the command of this fault had too little time.
-fn is_out_of_time(fault: &Fault) -> bool {
-    CommandError::of(fault).is_out_of_time
 }
 
 /// The kind of a fault, and whether the command may have been applied.
