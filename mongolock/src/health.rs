@@ -1,11 +1,9 @@
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use crate::duration::as_seconds;
-use crate::engine::Lease;
 use crate::{FencingToken, IndexState, LockError, LockProvider, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
@@ -203,19 +201,16 @@ impl LockProvider {
     /// # }
     /// ```
     pub fn held(&self) -> Vec<HeldInfo> {
-        let engine = &self.engine;
-        let leases = engine.held();
-        let of_lease = |lease: &Arc<Lease>| {
-            let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
+        let mut held: Vec<HeldInfo> = Vec::new();
+        for lease in self.engine.held() {
+            held.extend(lease.tokens().map(|(id, fencing_token)| HeldInfo {
                 name: permit_id::shown(id).to_owned(),
                 permit: permit_id::number(id),
                 fencing_token,
                 held_for: lease.held_for(),
                 remaining: lease.remaining(),
-            };
-            lease.tokens().map(info).collect::<Vec<_>>()
-        };
-        let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
+            }));
+        }
         held.sort_by(|one, other| one.name.cmp(&other.name));
         held
     }

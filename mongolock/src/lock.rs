@@ -255,12 +255,9 @@ impl<K: LockKind> Lock<K> {
             let own = LockContext::enclosing(&self.engine, |lease| self.target.is_hold(lease, &name.text));
             own.is_some_and(|(_, lease)| !lease.is_over())
         };
-        match self.target.names.iter().find(is_own) {
-            Some(name) => Err(LockError::Reentrant {
-                name: name.text.to_string(),
-            }),
-            None => Ok(()),
-        }
+        let own = self.target.names.iter().find(is_own);
+        let own = own.map(|name| name.text.to_string());
+        own.map_or(Ok(()), |name| Err(LockError::Reentrant { name }))
     }
 }
 

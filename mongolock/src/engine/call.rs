@@ -106,15 +106,6 @@ impl AcquireCall {
             trace::acquire_ended(&self.span, self.waited(), self.outcome, outcome.map(token));
         }
     }
-
-    /// The caller was dropped.
-    fn leave(&self) {
-        if !self.lease.engine.is_forked()
-            && let Some(event) = self.lease.leave(self.waiter)
-        {
-            self.lease.engine.take(event);
-        }
-    }
 }
 
 impl Future for AcquireCall {
@@ -129,10 +120,12 @@ impl Future for AcquireCall {
 
 impl Drop for AcquireCall {
     fn drop(&mut self) {
-        if self.outcome == AcquireOutcome::Cancelled {
-            self.span.in_scope(|| self.leave());
+        let engine = &self.lease.engine;
+        if self.outcome == AcquireOutcome::Cancelled && !engine.is_forked() {
+            let _entered = self.span.enter();
+            self.lease.leave(self.waiter).map(|event| engine.take(event));
         }
-        self.lease.engine.waiting.fetch_sub(1, Ordering::Relaxed);
+        engine.waiting.fetch_sub(1, Ordering::Relaxed);
         let ends = Measure::WaitEnds(self.outcome, self.waited());
         self.lease.meter.record(ends);
     }

@@ -58,12 +58,8 @@ impl Store {
         limit: Duration,
     ) -> Result<Vec<Reply>, LockError> {
         // The future is on the heap, because otherwise each calling function would contain it.
-        let running = Box::pin(async {
-            self.run(rows, order, limit)
-                .await
-                .map_err(|not_run| not_run.error)
-        });
-        task::within(limit, running).await
+        let running = Box::pin(self.run(rows, order, limit));
+        task::within(limit, async { running.await.map_err(|not_run| not_run.error) }).await
     }
 
     /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal. The store notes the outcome.

@@ -29,7 +29,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("guide", 22),
     ("fence", 543),
     ("handle", 181),
-    ("lock", 377),
+    ("lock", 366),
     ("name", 286),
     ("protocol", 532),
     ("provider", 260),
