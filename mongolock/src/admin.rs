@@ -324,8 +324,7 @@ async fn release_owner(engine: Arc<Engine>, owner: String) -> Result<u64, LockEr
     let mut stuck = engine.store.stuck(&Looked::Owner(owner.clone()), margin).await?;
     let (mut count, mut failed) = (0, Ok(()));
     while !stuck.is_empty() && failed.is_ok() {
-        let some = stuck.drain(..stuck.len().min(AT_ONCE));
-        let releases = some.map(|(name, sight)| {
+        let releases = stuck.drain(..stuck.len().min(AT_ONCE)).map(|(name, sight)| {
             let store = Arc::clone(&engine.store);
             task::start(async move { store.force_release(&name, sight).await })
         });

@@ -36,10 +36,8 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn start() -> Result<Self, LockError> {
         let failed = |error: io::Error| LockError::Mongo(error.into());
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(failed)?;
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
         let (ends, ended) = oneshot::channel::<()>();
         let run = move || {

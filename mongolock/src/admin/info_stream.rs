@@ -9,8 +9,10 @@ use std::vec;
 use futures_core::Stream;
 
 use crate::engine::Engine;
+use crate::meter::CommandKind;
 use crate::protocol::{Name, Sight};
 use crate::store::{Found, Looked, PAGE_SIZE, Store, info};
+use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task};
 
 /// A stream of locks in the order of their names; made by [`LockAdmin::stream`](crate::LockAdmin::stream).
@@ -79,8 +81,11 @@ impl LockInfoStream {
 
     fn request(&self) -> PageRequest {
         let (store, looked) = (Arc::clone(&self.store), Looked::Filter(self.filter.clone()));
-        let (last, most) = (self.last.clone(), self.left);
-        let page = async move { store.page(&looked, last.as_deref(), most).await };
+        let (last, most) = (self.last.clone(), self.left.min(PAGE_SIZE));
+        let page = async move {
+            let page = store.find(CommandKind::Admin, &looked, last.as_deref(), most, COMMAND_LIMIT);
+            page.await
+        };
         Box::pin(task::request("query", page))
     }
 }

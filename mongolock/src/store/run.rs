@@ -77,7 +77,7 @@ impl Store {
 
     /// Reads a part of these documents, for waiters or for an operator. Operators' commands may come after a shutdown,
     /// and have no faults in the simulation.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         &self,
         kind: CommandKind,
         looked: &Looked,
@@ -95,25 +95,14 @@ impl Store {
         }
     }
 
-    /// The first locks after this name, in the order of their names: at most a page of them.
-    pub(crate) async fn page(
-        &self,
-        looked: &Looked,
-        after: Option<&str>,
-        most: u32,
-    ) -> Result<Found, LockError> {
-        let most = most.min(PAGE_SIZE);
-        self.find(CommandKind::Admin, looked, after, most, COMMAND_LIMIT)
-            .await
-    }
-
     /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
     /// limit and one `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
     pub(crate) async fn all(&self, looked: &Looked) -> Result<Found, LockError> {
         let mut found = Found::new();
         loop {
             let after = found.last().map(|(name, _)| &**name);
-            let page = self.page(looked, after, PAGE_SIZE).await?;
+            let page = self.find(CommandKind::Admin, looked, after, PAGE_SIZE, COMMAND_LIMIT);
+            let page = page.await?;
             let is_last = page.len() < PAGE_SIZE as usize;
             found.extend(page);
             if is_last {

@@ -125,12 +125,9 @@ impl MongoStore {
     /// changes which names are the same. Without the right to list collections it counts as an ordinary collection.
     async fn collection_state(&self) -> Option<IndexState> {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
-        let listed = self
-            .read(CommandKind::Index, command, COMMAND_LIMIT)
-            .await
-            .ok()?
-            .next()?;
-        let options = listed.get_document("options").ok()?;
+        let listed = self.read(CommandKind::Index, command, COMMAND_LIMIT).await;
+        let collection = listed.ok()?.next()?;
+        let options = collection.get_document("options").ok()?;
         if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
             return Some(IndexState::Capped);
         }
