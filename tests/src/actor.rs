@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::error::must;
+use crate::error::{locked, must};
 use crate::history::{Event, History, Step};
 
 /// The prefix of lines for the parent, which distinguishes them from lines of a test harness.
@@ -100,7 +100,7 @@ impl Actor {
 
     /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
-        let note = |step| push(&self.events, Event::now(0, step));
+        let note = |step| locked(&self.events).push(Event::now(0, step));
         match signal {
             Signal::KILL => note(Step::Killed),
             Signal::STOP => note(Step::Stopped),
@@ -119,7 +119,7 @@ impl Actor {
             self.signal(Signal::KILL);
         }
         self.end().await;
-        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = std::mem::take(&mut *locked(&self.events));
         for event in events {
             history.add(event.of(self.number));
         }
@@ -130,11 +130,6 @@ impl Actor {
         while self.next_unless_ended().await.is_some() {}
         must(self.child.wait().await);
     }
-}
-
-fn push(events: &Mutex<Vec<Event>>, event: Event) {
-    let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-    events.push(event);
 }
 
 /// Reads the output of a process to its end. A killed process may have written a part of its last line.
@@ -157,7 +152,7 @@ async fn read(
             if let Step::Acquired { .. } = event.step {
                 acquired.send_replace(event.at);
             }
-            push(&events, event);
+            locked(&events).push(event);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of the test support.
 
 use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the test support could not do, and the reason.
 #[derive(Debug, thiserror::Error)]
@@ -21,4 +22,9 @@ pub fn must<T, E: Display>(result: Result<T, E>) -> T {
         Ok(value) => value,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The value of a mutex, whose other users may have panicked.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

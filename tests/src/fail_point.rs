@@ -1,7 +1,7 @@
 //! Errors that a server produces on demand.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::panicking;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::apart::run_apart;
 use crate::database::TestDb;
-use crate::error::SupportError;
+use crate::error::{SupportError, locked};
 use crate::node::run_admin;
 
 /// The code of a rejection for overload.
@@ -184,7 +184,8 @@ fn missed(data: &Document) -> SupportError {
     SupportError(format!("this fault has hit no command: {data}"))
 }
 
-fn off() -> Document {
+/// The command that ends the fail point of a server.
+pub(crate) fn off() -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": "off" }
 }
 
@@ -193,9 +194,7 @@ async fn turn(uri: &str) -> OwnedMutexGuard<()> {
     static TURNS: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
     let after_user = uri.rsplit('@').next().unwrap_or_default();
     let hosts = after_user.trim_start_matches("mongodb://").split('/').next();
-    let turn = {
-        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(turns.entry(hosts.unwrap_or_default().to_owned()).or_default())
-    };
+    let hosts = hosts.unwrap_or_default().to_owned();
+    let turn = Arc::clone(locked(&TURNS).entry(hosts).or_default());
     turn.lock_owned().await
 }

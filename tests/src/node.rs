@@ -74,10 +74,8 @@ impl Node {
 
     /// A connection string for this node alone, whatever its role in a set.
     pub fn uri(&self) -> String {
-        let (address, options) = (
-            &self.address,
-            "directConnection=true&serverSelectionTimeoutMS=5000",
-        );
+        let address = &self.address;
+        let options = "directConnection=true&serverSelectionTimeoutMS=5000";
         if self.auth {
             return format!("mongodb://{USER}:{PASSWORD}@{address}/?authSource=admin&{options}");
         }

@@ -6,14 +6,14 @@ mod relay;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::error::{SupportError, must};
+use crate::error::{SupportError, locked, must};
 use crate::purpose::{Meant, Seen};
 use fault::{Armed, Hit};
 pub use fault::{Fault, Injected};
@@ -91,25 +91,25 @@ impl Proxy {
     /// Applies a fault to the next message of its kind. Several faults for the same kind of message are applied one
     /// after the other, in the order of the calls.
     pub fn inject(&self, fault: Fault) -> Injected {
-        lock(&self.shared.armed).add(fault)
+        locked(&self.shared.armed).add(fault)
     }
 
     /// Removes the faults that have not hit yet.
     pub fn clear_faults(&self) {
-        lock(&self.shared.armed).clear();
+        locked(&self.shared.armed).clear();
     }
 
     /// The number of commands of this name or of this purpose that have arrived, including those that a fault has hit.
     pub fn seen(&self, meant: impl Into<Meant>) -> u64 {
         let meant = meant.into();
-        let seen = lock(&self.shared.seen);
+        let seen = locked(&self.shared.seen);
         let counts = seen.iter().filter(|(command, _)| meant.includes(command));
         counts.map(|(_, count)| count).sum()
     }
 
     /// Delays every message in one direction from now on; zero ends it.
     pub fn set_delay(&self, direction: Direction, delay: Duration) {
-        lock(&self.shared.delays)[direction as usize] = delay;
+        locked(&self.shared.delays)[direction as usize] = delay;
     }
 
     /// Holds back all messages, in both directions. Connections stay open, and new ones seem to succeed.
@@ -129,13 +129,13 @@ impl Proxy {
 
     /// Resets new connections at once from now on; those that exist stay.
     pub fn refuse_connections(&self) {
-        *lock(&self.shared.new_connections) = NewConnections::Refused;
+        *locked(&self.shared.new_connections) = NewConnections::Refused;
     }
 
     /// Accepts new connections from now on, but forwards nothing on them, in either direction, until they are reset. Those
     /// that exist stay.
     pub fn swallow_connections(&self) {
-        *lock(&self.shared.new_connections) = NewConnections::Swallowed;
+        *locked(&self.shared.new_connections) = NewConnections::Swallowed;
     }
 
     /// The number of connections that were refused or swallowed so far.
@@ -145,7 +145,7 @@ impl Proxy {
 
     /// Relays new connections again. Those that were swallowed before stay silent.
     pub fn accept_connections(&self) {
-        *lock(&self.shared.new_connections) = NewConnections::Relayed;
+        *locked(&self.shared.new_connections) = NewConnections::Relayed;
     }
 }
 
@@ -158,13 +158,13 @@ impl Drop for Proxy {
 impl Shared {
     /// Counts a request and returns the fault that applies to it.
     fn observe(&self, command: Seen) -> Option<Hit> {
-        let hit = lock(&self.armed).take(&command);
-        *lock(&self.seen).entry(command).or_default() += 1;
+        let hit = locked(&self.armed).take(&command);
+        *locked(&self.seen).entry(command).or_default() += 1;
         hit
     }
 
     fn delay(&self, direction: Direction) -> Duration {
-        lock(&self.delays)[direction as usize]
+        locked(&self.delays)[direction as usize]
     }
 
     async fn thawed(&self) {
@@ -180,7 +180,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { return };
-                let new = *lock(&shared.new_connections);
+                let new = *locked(&shared.new_connections);
                 if !matches!(new, NewConnections::Relayed) {
                     shared.kept_out.fetch_add(1, Ordering::Relaxed);
                 }
@@ -198,8 +198,4 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             Some(_) = connections.join_next() => {}
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

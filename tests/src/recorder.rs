@@ -1,6 +1,6 @@
 //! The commands that a client sends, for tests that count or read them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mongodb::bson::Document;
 use mongodb::event::EventHandler;
@@ -9,7 +9,7 @@ use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 
 use crate::database::TestDb;
-use crate::error::must;
+use crate::error::{locked, must};
 use crate::purpose::{Meant, Seen};
 use crate::stable_api::stable_options;
 use crate::wait::until;
@@ -72,10 +72,6 @@ impl Commands {
         })
         .await;
     }
-}
-
-fn locked<T>(values: &Mutex<T>) -> MutexGuard<'_, T> {
-    values.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names of commands: the first key of each document.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use mongodb::Client;
-use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use tokio::time::timeout;
 
@@ -129,14 +128,7 @@ impl Server {
     /// The primary. For a while two members may report that role: the one with the later election counts.
     async fn find_primary(&self) -> Option<&Node> {
         let of_role = self.members_that_are("isWritablePrimary").await.into_iter();
-        let election = |hello: &Document| {
-            hello
-                .get_object_id("electionId")
-                .as_ref()
-                .map(ObjectId::bytes)
-                .ok()
-        };
-        let last = of_role.max_by_key(|(_, hello)| election(hello));
+        let last = of_role.max_by_key(|(_, hello)| hello.get_object_id("electionId").ok());
         last.map(|(node, _)| node)
     }
 

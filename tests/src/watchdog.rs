@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::error::SupportError;
+use crate::error::{SupportError, locked};
 
 /// The script that the watchdog runs.
 const SCRIPT: &str = include_str!("watchdog.sh");
@@ -33,7 +33,7 @@ pub(crate) enum State {
 /// of the file and cleans up.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    child: Mutex<Child>,
+    child: Child,
     commands: Mutex<Option<ChildStdin>>,
     state: watch::Receiver<State>,
 }
@@ -59,7 +59,7 @@ impl Watchdog {
             thread::spawn(move || listen(output, &sender));
         }
         Ok(Self {
-            child: Mutex::new(child),
+            child,
             commands,
             state,
         })
@@ -70,17 +70,16 @@ impl Watchdog {
     }
 
     /// Waits until the watchdog reports a state that `wanted` accepts, or has ended.
-    pub(crate) async fn reaches(&self, wanted: impl Fn(&State) -> bool) -> State {
+    pub(crate) async fn reaches(&self, wanted: impl Fn(&State) -> bool) {
         let mut state = self.state.clone();
-        let reached = state
-            .wait_for(|state| wanted(state) || matches!(state, State::Gone(_)))
-            .await;
-        reached.map_or_else(|_| State::Gone(String::new()), |state| state.clone())
+        let reached = |state: &State| wanted(state) || matches!(state, State::Gone(_));
+        // Nothing is sent any more when the watchdog has ended.
+        let _ = state.wait_for(reached).await;
     }
 
     /// Starts the server again after it has ended.
     pub(crate) fn start_again(&self) -> Result<(), SupportError> {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut commands = locked(&self.commands);
         let pipe = commands
             .as_mut()
             .ok_or_else(|| std::io::Error::other("the watchdog was dismissed"));
@@ -90,19 +89,15 @@ impl Watchdog {
 
     /// Makes the watchdog begin to clean up; dropping waits for the end.
     pub(crate) fn dismiss(&self) {
-        self.commands
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        locked(&self.commands).take();
     }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.dismiss();
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < CLEAN_UP_LIMIT {
+        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < CLEAN_UP_LIMIT {
             thread::sleep(Duration::from_millis(2));
         }
     }

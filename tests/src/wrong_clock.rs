@@ -21,11 +21,8 @@ pub async fn wrong_clock(directory: &Path) -> PathBuf {
         .arg(&library)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wrong_clock.c"));
     let built = must(spawn_blocking(move || compiler.status()).await);
-    assert!(
-        built
-            .expect("a C compiler is installed, which the TLS library needs as well")
-            .success()
-    );
+    let built = built.expect("a C compiler is installed, which the TLS library needs as well");
+    assert!(built.success());
     library
 }
 

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 
 use super::fault::{Effect, Hit};
 use super::frame::Frame;
-use super::{Direction, Shared, lock};
+use super::{Direction, Shared};
+use crate::error::locked;
 
 /// The faults that wait for a reply, by the id of its request.
 type Pending = Mutex<HashMap<i32, Hit>>;
@@ -76,7 +77,7 @@ async fn forward(
     while let Some(frame) = Frame::read(&mut from).await? {
         let hit = match direction {
             Direction::ToServer => request(&frame, shared, pending),
-            Direction::ToClient => frame.response_to().and_then(|id| lock(pending).remove(&id)),
+            Direction::ToClient => frame.response_to().and_then(|id| locked(pending).remove(&id)),
         };
         if let Some(hit) = hit {
             hit.count();
@@ -103,7 +104,7 @@ fn request(frame: &Frame, shared: &Shared, pending: &Pending) -> Option<Hit> {
     match (hit.direction, frame.request_id()) {
         (Direction::ToServer, _) => Some(hit),
         (Direction::ToClient, Some(id)) => {
-            lock(pending).insert(id, hit);
+            locked(pending).insert(id, hit);
             None
         }
         (Direction::ToClient, None) => None,
