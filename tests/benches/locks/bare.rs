@@ -19,48 +19,33 @@ impl Own {
     }
 
     pub(crate) async fn acquire(&self, name: &str) -> anyhow::Result<()> {
-        let claim = doc! {
-            "findAndModify": "distributed_locks",
-            "query": { "_id": name },
-            "update": [claim()],
-            "upsert": true,
-            "new": true,
-            "fields": fields(),
-        };
-        let reply = self.run(claim).await?;
-        let is_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
-        anyhow::ensure!(is_mine, "another client uses the name {name}");
-        Ok(())
+        self.run(name, claim(), true).await
     }
 
     pub(crate) async fn release(&self, name: &str) -> anyhow::Result<()> {
         let is_mine = doc! { "$eq": ["$lockId", { "$literal": LOCK_ID }] };
         let released = doc! { "lockId": "", "expiresAt": "$$NOW" };
-        let release = doc! {
+        self.run(name, replaced_if(is_mine, released), false).await
+    }
+
+    /// Changes a document, which a claim may make. The reply has it as it is after a claim, and as it was before a release.
+    async fn run(&self, name: &str, update: Document, is_claim: bool) -> anyhow::Result<()> {
+        let command = doc! {
             "findAndModify": "distributed_locks",
             "query": { "_id": name },
-            "update": [replaced_if(is_mine, released)],
-            "upsert": false,
-            "new": false,
-            "fields": fields(),
+            "update": [update],
+            "upsert": is_claim,
+            "new": is_claim,
+            "fields": { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" },
+            "writeConcern": { "w": "majority" },
+            "maxTimeMS": LIMIT_MILLIS,
         };
-        let reply = self.run(release).await?;
-        let was_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
-        anyhow::ensure!(was_mine, "another client uses the name {name}");
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let reply = self.0.run_command(command).selection_criteria(primary).await?;
+        let is_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
+        anyhow::ensure!(is_mine, "another client uses the name {name}");
         Ok(())
     }
-
-    async fn run(&self, mut command: Document) -> anyhow::Result<Document> {
-        command.insert("writeConcern", doc! { "w": "majority" });
-        command.insert("maxTimeMS", LIMIT_MILLIS);
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        Ok(self.0.run_command(command).selection_criteria(primary).await?)
-    }
-}
-
-/// What the reply says of the document: as it is after a claim, and as it was before a release.
-fn fields() -> Document {
-    doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
 }
 
 /// The stage that changes these fields if the condition holds, and nothing otherwise.

@@ -38,10 +38,8 @@ pub(crate) async fn run(only: &str, other: &Path, options: &Options) -> anyhow::
             [measure(&this, only, options).await?, of_other]
         });
     }
-    println!(
-        "{only}, {} turns: figure, this, other, unit, ratio, least to greatest, goal, met",
-        turns.len()
-    );
+    let number = turns.len();
+    println!("{only}, {number} turns: figure, this, other, unit, ratio, least to greatest, goal, met");
     if let Some([first, _]) = turns.first() {
         first.figures.iter().for_each(|figure| print(figure, &turns));
     }

@@ -85,12 +85,8 @@ impl Shape {
         }
         report.about(&*self.name);
         let beyond: usize = outcomes.iter().map(|outcome| self.beyond(&outcome.all)).sum();
-        report.figure(
-            &format!("{what} beyond the limit of a name"),
-            beyond,
-            what,
-            AtMost(0.0),
-        );
+        let name = format!("{what} beyond the limit of a name");
+        report.figure(&name, beyond, what, AtMost(0.0));
         let rates = turns(&outcomes, |run| per_second(run.sections.len(), counted(setting)));
         report.figure(what, rates, "/s", self.rate.map(Beside));
         let waits = turns(&outcomes, |run| self.unfairness_of(run));

@@ -98,12 +98,8 @@ async fn callers(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     report.figure("attempts", attempts, "/s", AtMost(ATTEMPTS));
     report.figure("longest wait", longest, "s", AtMost(LONGEST));
     report.figure("holds", holds, "/s", None);
-    report.figure(
-        &format!("lost of {BESIDE} leases of 3 s"),
-        lost_leases,
-        "locks",
-        AtMost(0.0),
-    );
+    let name = format!("lost of {BESIDE} leases of 3 s");
+    report.figure(&name, lost_leases, "locks", AtMost(0.0));
     Ok(())
 }
 

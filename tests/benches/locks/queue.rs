@@ -160,7 +160,7 @@ async fn dotnet(
     while goes_on(noted.len()) {
         let asked = monotonic_now();
         let lock_id = format!("{:032x}", fastrand::u128(..));
-        while dotnet_acquires(locks, name, &lock_id).await?.is_none() {
+        while !dotnet_acquires(locks, name, &lock_id).await? {
             if !goes_on(noted.len()) {
                 return Ok(noted);
             }
@@ -172,12 +172,8 @@ async fn dotnet(
     Ok(noted)
 }
 
-/// One attempt of DistributedLock.MongoDB; returns the token if the lock is held then.
-async fn dotnet_acquires(
-    locks: &Collection<Document>,
-    name: &str,
-    lock_id: &str,
-) -> anyhow::Result<Option<i64>> {
+/// One attempt of DistributedLock.MongoDB; returns whether the lock is held then.
+async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str) -> anyhow::Result<bool> {
     let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
     let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": 30_000 } };
     let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
@@ -192,6 +188,5 @@ async fn dotnet_acquires(
         .upsert(true)
         .return_document(ReturnDocument::After)
         .await?;
-    let own = found.filter(|found| found.get_str("lockId") == Ok(lock_id));
-    Ok(own.map(|own| own.get_i64("fencingToken")).transpose()?)
+    Ok(found.is_some_and(|found| found.get_str("lockId") == Ok(lock_id)))
 }

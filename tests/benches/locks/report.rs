@@ -1,7 +1,8 @@
 //! The figures: a line of the table as soon as one is known, and a file with all of them at the end.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use mongolock_tests::target_directory;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ impl Goal {
 
 impl Report {
     pub(crate) async fn new(setting: &Setting) -> anyhow::Result<Self> {
-        let json = setting.options().json.clone();
+        let json = setting.options.json.clone();
         let setting = setting.describe().await?;
         println!("{setting:#}\n");
         println!(
@@ -121,11 +122,8 @@ impl Report {
     pub(crate) fn write(&self) -> anyhow::Result<()> {
         let all = json!({ "setting": self.setting, "figures": self.figures });
         std::fs::write(&self.json, serde_json::to_string_pretty(&all)?)?;
-        let with = |met| {
-            self.figures
-                .iter()
-                .filter(move |figure| figure.is_met() == Some(met))
-        };
+        let figures = || self.figures.iter();
+        let with = |met| figures().filter(move |figure| figure.is_met() == Some(met));
         let (met, missed) = (with(true).count(), with(false).count());
         println!("\n{met} goals met, {missed} missed");
         for missed in with(false) {
@@ -149,13 +147,4 @@ pub(crate) fn verdict(is_met: Option<bool>) -> &'static str {
         Some(false) => "missed",
         None => "",
     }
-}
-
-/// Cargo's target directory, wherever it is.
-fn target_directory() -> PathBuf {
-    let executable = std::env::current_exe().unwrap_or_default();
-    let tagged = executable
-        .ancestors()
-        .find(|directory| directory.join("CACHEDIR.TAG").is_file());
-    tagged.map_or_else(|| PathBuf::from("."), Path::to_owned)
 }

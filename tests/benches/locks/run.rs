@@ -51,16 +51,13 @@ impl Run {
 
     /// The time from the first request to the end of the last section, divided by the sum of the sections' real lengths.
     pub(crate) fn over_ideal(&self) -> f64 {
-        let asked = self.sections.iter().map(|section| section.asked).min();
-        let ended = self.sections.iter().map(|section| section.ended).max();
-        let lengths = self
-            .sections
-            .iter()
-            .map(|section| section.ended.saturating_sub(section.begun));
-        let whole = ended
-            .unwrap_or_default()
-            .saturating_sub(asked.unwrap_or_default());
-        whole.as_secs_f64() / lengths.sum::<Duration>().as_secs_f64()
+        let sections = || self.sections.iter();
+        let asked = sections().map(|section| section.asked).min();
+        let ended = sections().map(|section| section.ended).max();
+        let whole = ended.zip(asked).map(|(ended, asked)| ended.saturating_sub(asked));
+        let length = |section: &Section| section.ended.saturating_sub(section.begun);
+        let lengths = sections().map(length).sum::<Duration>();
+        whole.unwrap_or_default().as_secs_f64() / lengths.as_secs_f64()
     }
 
     /// The times in milliseconds between the end of a section and the beginning of the next one in another process.

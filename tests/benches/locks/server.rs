@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mongodb::Database;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::doc;
 use tokio::time::sleep;
 
 use crate::samples::{number, per_second};
@@ -26,44 +26,23 @@ impl Server {
         Ok(Self(access.database().await?.client().database("admin")))
     }
 
-    /// Measures the server while a future runs.
-    pub(crate) async fn during<T>(
-        &self,
-        work: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<(T, Load)> {
-        let (before, begun) = (self.commands().await?, Instant::now());
-        let output = work.await?;
-        let (after, time) = (self.commands().await?, begun.elapsed());
-        let commands = per_second(after - before, time);
-        Ok((output, Load { commands, time }))
-    }
-
     /// Measures the server for this time.
     pub(crate) async fn for_some_time(&self, time: Duration) -> anyhow::Result<Load> {
-        let pause = async {
-            sleep(time).await;
-            Ok(())
-        };
-        Ok(self.during(pause).await?.1)
+        let (before, begun) = (self.commands().await?, Instant::now());
+        sleep(time).await;
+        let (after, time) = (self.commands().await?, begun.elapsed());
+        let commands = per_second(after - before, time);
+        Ok(Load { commands, time })
     }
 
     async fn commands(&self) -> anyhow::Result<u64> {
         let status = self.0.run_command(doc! { "serverStatus": 1 }).await?;
-        Ok(commands(
-            status.get_document("metrics")?.get_document("commands")?,
-        ))
+        let counted = status.get_document("metrics")?.get_document("commands")?;
+        let names = ["findAndModify", "update", "find", "aggregate", "insert", "delete"];
+        let total = |name| counted.get_document(name)?.get_i64("total");
+        let totals = names.into_iter().filter_map(|name| total(name).ok());
+        Ok(totals.map(i64::cast_unsigned).sum())
     }
-}
-
-fn commands(counted: &Document) -> u64 {
-    let names = ["findAndModify", "update", "find", "aggregate", "insert", "delete"];
-    let total = |name: &str| counted.get_document(name).ok()?.get("total").and_then(integer);
-    let totals = names.into_iter().filter_map(total);
-    totals.map(|total| u64::try_from(total).unwrap_or_default()).sum()
-}
-
-fn integer(value: &Bson) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_i32().map(i64::from))
 }
 
 /// The resident set of this process in bytes. It counts whole pages and memory that the allocator keeps for later, so that

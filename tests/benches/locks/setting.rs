@@ -18,7 +18,7 @@ const FAR: Duration = Duration::from_millis(3);
 pub(crate) struct Setting {
     deployment: Deployment,
     access: Access,
-    options: Options,
+    pub(crate) options: Options,
 }
 
 /// What the command line says about all groups.
@@ -42,11 +42,8 @@ pub(crate) struct Access {
 impl Access {
     /// The same database at another address.
     pub(crate) fn at(&self, uri: impl Into<String>) -> Self {
-        let database = self.database.clone();
-        Self {
-            uri: uri.into(),
-            database,
-        }
+        let (uri, database) = (uri.into(), self.database.clone());
+        Self { uri, database }
     }
 
     /// The database through a client of its own, as another process would have it.
@@ -89,10 +86,6 @@ impl Setting {
         Duration::from_secs(self.pick(exact, quick))
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
     /// The number of turns of a comparison, which is one of these unless the command line says another one.
     pub(crate) fn turns(&self, exact: usize, quick: usize) -> usize {
         self.options.turns.unwrap_or_else(|| self.pick(exact, quick))
@@ -111,22 +104,15 @@ impl Setting {
         self.deployment.server()
     }
 
-    /// A proxy before the server, if this program has started it.
-    pub(crate) async fn proxy(&self) -> anyhow::Result<Option<Proxy>> {
-        Ok(match self.own_server() {
-            Some(server) => Some(Proxy::start(server.node().address()).await?),
-            None => None,
-        })
-    }
-
-    /// The same with a delay of 3 ms for each message.
+    /// A proxy before the server, with a delay of 3 ms for each message, if this program has started the server.
     pub(crate) async fn far_proxy(&self) -> anyhow::Result<Option<Proxy>> {
-        let proxy = self.proxy().await?;
-        if let Some(proxy) = &proxy {
-            proxy.set_delay(Direction::ToServer, FAR);
-            proxy.set_delay(Direction::ToClient, FAR);
-        }
-        Ok(proxy)
+        let Some(server) = self.own_server() else {
+            return Ok(None);
+        };
+        let proxy = Proxy::start(server.node().address()).await?;
+        proxy.set_delay(Direction::ToServer, FAR);
+        proxy.set_delay(Direction::ToClient, FAR);
+        Ok(Some(proxy))
     }
 
     pub(crate) async fn database(&self) -> anyhow::Result<Database> {
