@@ -43,10 +43,8 @@ impl World<'_> {
         }
         for number in 0..self.processes.len() {
             let is_due = |world: &Self| {
-                world.processes[number]
-                    .core
-                    .next_due()
-                    .is_some_and(|at| at <= now)
+                let due = world.processes[number].core.next_due();
+                due.is_some_and(|at| at <= now)
             };
             if self.processes[number].is_alive() && is_due(self) {
                 self.feed(number, Event::Tick);

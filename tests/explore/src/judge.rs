@@ -234,10 +234,9 @@ impl World<'_> {
         let first = all.filter_map(since).min();
         let gap = first.map_or(0, |since| self.now - since);
         self.judge.longest_free = self.judge.longest_free.max(gap);
-        self.judge.unless(
-            gap <= self.setup.most_free,
-            "a caller waits too long for what is free",
-        );
+        let is_soon = gap <= self.setup.most_free;
+        self.judge
+            .unless(is_soon, "a caller waits too long for what is free");
         let is_end = |own: &&Awaited| own.cell.role == Role::End;
         let ends = self
             .alive()
@@ -356,20 +355,16 @@ impl World<'_> {
         let was_marked = before.is_some_and(is_standing);
         let is_claimed = matches!(row.then, Then::Claim { .. });
         let is_free = before.is_none_or(|own| own.is_free(now, self.setup.margin));
-        self.judge.unless(
-            !is_claimed || is_free,
-            "a lease is taken over before its margin is over",
-        );
+        let breach = "a lease is taken over before its margin is over";
+        self.judge.unless(!is_claimed || is_free, breach);
         self.judge.unless(!was_marked || is_forced, "a mark is lost");
         let id = before.and_then(|before| Id::parse(before.lock_id.text()?));
         let is_of_handle = self.handle.as_ref().is_some_and(|handle| {
             !handle.is_taken && handle.leases.iter().any(|(name, _)| *name == row.name)
         });
         let ends_lease = matches!(row.then, Then::End { .. }) && id.is_some_and(Id::is_resumed);
-        self.judge.unless(
-            !(ends_lease && is_of_handle),
-            "a resumption that was given up has ended the lease",
-        );
+        let breach = "a resumption that was given up has ended the lease";
+        self.judge.unless(!(ends_lease && is_of_handle), breach);
         if is_standing(document)
             && let Some(until) = document.expires_at.date()
         {
@@ -389,10 +384,8 @@ impl World<'_> {
                 self.judge.unless(is_empty, "a core is not empty at the end");
                 self.judge
                     .unless(!is_awaited, "a caller waits for ever for the end of its hold");
-                self.judge.unless(
-                    !is_closed || is_idle,
-                    "a process is never idle after its shutdown",
-                );
+                let breach = "a process is never idle after its shutdown";
+                self.judge.unless(!is_closed || is_idle, breach);
             }
         }
         let is_ghost = |name: &Name, document: &Document| {
@@ -401,10 +394,8 @@ impl World<'_> {
             let left = document.expires_at.date().map_or(0, |end| date(end) - self.now);
             !self.is_free(name) && left > ENDS_SOON && id.is_some_and(|id| self.has_no_user(id))
         };
-        let ghosts = self
-            .documents
-            .iter()
-            .filter(|(name, document)| is_ghost(name, document));
+        let documents = self.documents.iter();
+        let ghosts = documents.filter(|(name, document)| is_ghost(name, document));
         self.judge.ghosts = ghosts.count() as u64;
     }
 

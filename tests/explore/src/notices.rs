@@ -203,9 +203,8 @@ impl World<'_> {
         };
         process.awaited.remove(place);
         let truth = self.was_made(number, usize::from(cell.caller));
-        self.judge.unless(
-            known.is_none() || known == truth,
-            "a transaction is said to have another outcome",
-        );
+        let is_true = known.is_none() || known == truth;
+        self.judge
+            .unless(is_true, "a transaction is said to have another outcome");
     }
 }

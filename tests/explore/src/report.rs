@@ -25,10 +25,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let mode = std::env::var("MONGOLOCK_EXPLORE").unwrap_or_default();
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let is_wanted = |case: &Case| filter.is_none_or(|filter| case.name.contains(filter.as_str()));
-    let cases: Vec<Case> = cases::all(mode.contains("long"))
-        .into_iter()
-        .filter(is_wanted)
-        .collect();
+    let all = cases::all(mode.contains("long")).into_iter();
+    let cases: Vec<Case> = all.filter(is_wanted).collect();
     println!(
         "{:<56} {:>10} {:>8} {:>8} {:>6} {:>8}  outcome",
         "case", "states", "ends", "free ms", "ghosts", "seconds"

@@ -56,10 +56,8 @@ impl World<'_> {
         let is_kept = kept.any(|kept| (kept.process, kept.flight) == (number, flight));
         self.kept
             .retain(|kept| (kept.process, kept.flight) != (number, flight));
-        let sights = result
-            .iter()
-            .flat_map(|replies| replies.iter())
-            .filter_map(|reply| reply.sight.as_ref());
+        let replies = result.iter().flat_map(|replies| replies.iter());
+        let sights = replies.filter_map(|reply| reply.sight.as_ref());
         self.hears(message, &sights.cloned().collect::<Vec<_>>());
         let result = result.clone().map(|replies| replies.to_vec());
         let is_it = |(process, own, _): &mut (usize, Key, Name)| (*process, *own) == (number, flight);
@@ -67,15 +65,13 @@ impl World<'_> {
         let before = self.waiting_for(number, refused.as_ref());
         self.feed(number, Event::Ran(flight, result));
         let after = self.waiting_for(number, refused.as_ref());
-        self.judge.unless(
-            before == 0 || after < before,
-            "no caller learns that a release was refused",
-        );
+        let is_told = before == 0 || after < before;
+        self.judge
+            .unless(is_told, "no caller learns that a release was refused");
         let goes_on = learned.is_some() && is_kept && self.relies_on_released(number);
-        self.judge.unless(
-            !goes_on || self.transactions_of(number),
-            "a hold goes on after a renewal that has found it lost",
-        );
+        let has_ended = !goes_on || self.transactions_of(number);
+        let breach = "a hold goes on after a renewal that has found it lost";
+        self.judge.unless(has_ended, breach);
         // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
         // the engine has ended its command.
         let mut held = self.processes[number]
@@ -161,13 +157,9 @@ impl World<'_> {
             self.documents.insert(row.name.clone(), document.clone());
             self.report_change(row, before.as_ref(), document);
         }
-        Reply {
-            is_applied: Some(is_applied),
-            sight: document.map(|document| Sight {
-                document,
-                now: Some(now),
-            }),
-        }
+        let (is_applied, now) = (Some(is_applied), Some(now));
+        let sight = document.map(|document| Sight { document, now });
+        Reply { is_applied, sight }
     }
 
     /// What a look at the lock of this name finds, or at all permits of a semaphore, whose name has the separator at its end.
@@ -177,13 +169,9 @@ impl World<'_> {
             document: document.clone(),
             now: Some(now),
         };
-        if !name.ends_with('\u{1f}') {
-            return self
-                .documents
-                .get(name)
-                .map(|own| (0, sight(own)))
-                .into_iter()
-                .collect();
+        if !name.ends_with(SEPARATOR) {
+            let own = self.documents.get(name);
+            return own.map(|own| (0, sight(own))).into_iter().collect();
         }
         let documents = self.documents.iter();
         let held = documents.filter(|(_, document)| !document.is_free(now, self.setup.margin));
@@ -201,14 +189,9 @@ impl World<'_> {
         if !matches!(row.then, Then::Claim { .. }) {
             document.acquired_at = Value::Missing;
         }
-        let sight = Some(Sight {
-            document,
-            now: Some(self.ms()),
-        });
-        self.report(&News {
-            name: row.name.clone(),
-            sight,
-        });
+        let (name, now) = (row.name.clone(), Some(self.ms()));
+        let sight = Some(Sight { document, now });
+        self.report(&News { name, sight });
     }
 
     pub(crate) fn report(&mut self, news: &News) {
@@ -270,17 +253,13 @@ impl World<'_> {
     /// A lock that was released long ago.
     pub(crate) fn to_delete(&self) -> Option<Name> {
         let now = self.ms();
-        let is_old = |document: &Document| {
+        let is_old = |(_, document): &(&Name, &Document)| {
             let is_released = document.lock_id.text().is_some_and(|id| id.is_empty());
-            is_released
-                && document
-                    .expires_at
-                    .date()
-                    .is_some_and(|end| end + RETENTION <= now)
+            let end = document.expires_at.date();
+            is_released && end.is_some_and(|end| end + RETENTION <= now)
         };
-        let mut all = self.documents.iter();
-        all.find(|(_, document)| is_old(document))
-            .map(|(name, _)| Arc::clone(name))
+        let old = self.documents.iter().find(is_old);
+        old.map(|(name, _)| Arc::clone(name))
     }
 }
 

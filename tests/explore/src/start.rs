@@ -70,10 +70,8 @@ impl World<'_> {
     fn settle(&mut self) {
         loop {
             let index = self.network.iter().position(|message| !self.is_late(message));
-            let told = self
-                .processes
-                .iter()
-                .position(|process| !process.events.is_empty());
+            let mut processes = self.processes.iter();
+            let told = processes.position(|process| !process.events.is_empty());
             match (index, told) {
                 (Some(index), _) => self.apply(Step::Deliver(index)),
                 (None, Some(number)) => self.apply(Step::Hear(number)),

@@ -125,13 +125,11 @@ impl World<'_> {
                 transaction.stage = Stage::Over { was_made: false };
             }
             (Part::Proceeds, Stage::Begun) => {
-                let was_made = false;
-                let is_here = transaction.rows.iter().all(|row| self.has_claim(row));
-                transaction.stage = if is_here {
-                    Stage::Blocks
+                if transaction.rows.iter().all(|row| self.has_claim(row)) {
+                    transaction.stage = Stage::Blocks;
                 } else {
-                    Stage::Over { was_made }
-                };
+                    transaction.never_begins();
+                }
             }
             (Part::Proceeds, Stage::Blocks) => {
                 let mut holds = transaction.rows.iter().zip(&transaction.tokens);
@@ -194,23 +192,13 @@ impl World<'_> {
     fn mark(&mut self, transaction: &Transaction) {
         let options = self.setup.caller(transaction.process, transaction.caller);
         for (name, id, _) in &transaction.rows {
-            let acquired_at = self
-                .documents
-                .get(name)
-                .and_then(|document| document.acquired_at.date());
-            let Some(until) = options
-                .once
-                .zip(acquired_at)
-                .map(|(once, at)| once.mark_of(at, Time::NEVER).0)
-            else {
-                continue;
-            };
-            let (when, then) = (When::is(id), Then::Mark { until });
-            self.run(&Row {
-                name: name.clone(),
-                when,
-                then,
-            });
+            let document = self.documents.get(name);
+            let acquired_at = document.and_then(|own| own.acquired_at.date());
+            let mark = options.once.zip(acquired_at);
+            let Some((once, at)) = mark else { continue };
+            let until = once.mark_of(at, Time::NEVER).0;
+            let (name, when, then) = (name.clone(), When::is(id), Then::Mark { until });
+            self.run(&Row { name, when, then });
         }
     }
 

@@ -197,24 +197,16 @@ impl<'a> World<'a> {
                 self.ends_deception(&rows);
                 let mut hasher = Relative::new(self.now);
                 format!("{rows:?}{order:?}").hash(&mut hasher);
-                self.send(
-                    number,
-                    flight,
-                    limit,
-                    Body::Rows(rows.into(), order, hasher.finish()),
-                );
+                let body = Body::Rows(rows.into(), order, hasher.finish());
+                self.send(number, flight, limit, body);
             }
             Effect::Look(flight, looks, limit) => {
                 self.send(number, flight, limit, Body::Looks(looks.into()));
             }
             Effect::Notify(cell, notice) => self.notified(number, cell, notice),
             Effect::Watch(filter, names) => {
-                self.post(
-                    number,
-                    Key::default(),
-                    LATEST,
-                    Body::Watch(filter, names.map(Into::into)),
-                );
+                let body = Body::Watch(filter, names.map(Into::into));
+                self.post(number, Key::default(), LATEST, body);
             }
             Effect::Report(..) => {}
             Effect::Idle => {
@@ -258,10 +250,8 @@ impl<'a> World<'a> {
     /// A caller comes.
     pub(crate) fn call(&mut self, number: usize, caller: usize) {
         let options = *self.setup.caller(number, caller);
-        let leases = self
-            .handle
-            .as_ref()
-            .map_or_else(Vec::new, |handle| handle.leases.clone());
+        let handle = self.handle.as_ref();
+        let leases = handle.map_or_else(Vec::new, |handle| handle.leases.clone());
         let names = match options.wants {
             Wants::Lease => leases.iter().map(|(name, _)| name.clone()).collect(),
             _ => Arc::clone(self.setup.names(number, caller)),
