@@ -49,10 +49,8 @@ fn each_says(uri: &str, options: &[&str], commands: &[&[&str]], doctor: i32, wor
         all
     };
     thread::scope(|scope| {
-        let running: Vec<_> = commands
-            .iter()
-            .map(|command| scope.spawn(move || says(command)))
-            .collect();
+        let start = |command| scope.spawn(move || says(command));
+        let running: Vec<_> = commands.iter().map(start).collect();
         let ended = running.into_iter().map(|one| one.join().expect("it says so"));
         ended.collect()
     })

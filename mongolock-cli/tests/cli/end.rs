@@ -18,10 +18,8 @@ use crate::fixture::{Running, at, ends, mongolock, output, owner, provider, stat
 const NOBODY: u32 = 65534;
 
 fn run(db: &TestDb, options: &[&str], script: &str) -> (Option<i32>, String, String) {
-    output(mongolock(
-        db,
-        &[&["run"], options, &["--", "sh", "-c", script]].concat(),
-    ))
+    let arguments = [&["run"], options, &["--", "sh", "-c", script]].concat();
+    output(mongolock(db, &arguments))
 }
 
 fn code(db: &TestDb, options: &[&str], script: &str) -> Option<i32> {

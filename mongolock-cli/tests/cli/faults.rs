@@ -124,9 +124,8 @@ async fn the_outer_one_of_two_runs_is_killed() {
     let scene = Scene::new().await;
     let program = [env!("CARGO_BIN_EXE_mongolock"), "--database", scene.db.name()];
     let outer = ["run", "outer", "--expiry", "5s", "--"];
-    let first = scene
-        .first_under(&[&program[..], &outer[..]].concat(), ENDLESS)
-        .await;
+    let around = [&program[..], &outer[..]].concat();
+    let first = scene.first_under(&around, ENDLESS).await;
     let guardian = first.guardian().await;
     first.signal(Signal::KILL);
     scene.second_follows().await;

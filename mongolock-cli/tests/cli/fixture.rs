@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use mongodb::bson::doc;
@@ -34,13 +34,9 @@ pub(crate) fn at(uri: &str, db: &TestDb, arguments: &[&str]) -> Command {
 
 /// The output of a program that ends by itself.
 pub(crate) fn output(mut command: Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = must(command.output());
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (status.code(), text(stdout), text(stderr))
+    let output = must(command.output());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Runs a program, which ends with this code and says these words. Returns all that it has printed and said.
@@ -80,10 +76,8 @@ pub(crate) async fn restricted(db: &TestDb, actions: &[&str]) -> (LentServer, St
     let user = doc! { "createUser": "anna", "pwd": "S3cr3t", "roles": ["reader"] };
     must(app.run_command(user).await);
     let address = server.node().address();
-    let uri = format!(
-        "mongodb://anna:S3cr3t@{address}/{}?directConnection=true",
-        db.name()
-    );
+    let name = db.name();
+    let uri = format!("mongodb://anna:S3cr3t@{address}/{name}?directConnection=true");
     (server, uri)
 }
 

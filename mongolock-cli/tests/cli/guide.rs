@@ -16,10 +16,8 @@ use crate::fixture::state;
 fn script(number: usize) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mongolock/src/guide/jobs.md");
     let page = must(fs::read_to_string(page));
-    let rest = page
-        .split("```sh\n")
-        .nth(number)
-        .expect("the page has the script");
+    let rest = page.split("```sh\n").nth(number);
+    let rest = rest.expect("the page has the script");
     let (script, _) = rest.split_once("```").expect("the script ends");
     script.to_owned()
 }

@@ -54,10 +54,8 @@ async fn a_string_that_cannot_be_used() {
         let said = format!("the MongoDB connection string is invalid: {reason}");
         assert_said(&db, &format!("mongodb://127.0.0.1:1/{rest}"), &said, advice);
     }
-    let encrypted = format!(
-        "mongodb://127.0.0.1:1/app?tls=true&tlsCertificateKeyFile={}",
-        file("encrypted.pem")
-    );
+    let key = file("encrypted.pem");
+    let encrypted = format!("mongodb://127.0.0.1:1/app?tls=true&tlsCertificateKeyFile={key}");
     assert_said(&db, &encrypted, "encrypted.pem", "keys that are not encrypted");
 }
 
@@ -234,11 +232,8 @@ async fn a_server_that_does_not_know_the_commands() {
             .always()
             .error_code(code);
         let point = must(point.enable(&server.uri()).await);
-        let said = ends(
-            at(&server.uri(), &db, &WAITING),
-            125,
-            "needs MongoDB 4.4.2 or newer",
-        );
+        let command = at(&server.uri(), &db, &WAITING);
+        let said = ends(command, 125, "needs MongoDB 4.4.2 or newer");
         assert!(said.contains("Amazon DocumentDB"), "{code}: {said}");
         let refused = "WRONG    majority write  a write is refused: ";
         ends(at(&server.uri(), &db, &["doctor"]), 1, refused);

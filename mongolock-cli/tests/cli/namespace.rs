@@ -44,10 +44,8 @@ async fn a_child_of_the_command_is_left() {
     for db in &scenes {
         let records = Records::new();
         let ended = records.file("ended");
-        let body = format!(
-            "(trap 'sleep 1; echo >{}; exit' TERM; recording -1) & sleep 0.2; exit 3",
-            ended.display()
-        );
+        let file = ended.display();
+        let body = format!("(trap 'sleep 1; echo >{file}; exit' TERM; recording -1) & sleep 0.2; exit 3");
         let script = records.script(&body);
         let mut run = inside(db, &["run", "job", "--", "sh", "-c", &script]);
         run.stderr(Stdio::piped());

@@ -179,9 +179,8 @@ async fn an_interrupt_ends_the_command_and_the_loop() {
 async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     let db = test_db().await;
     let mut terminal = Terminal::run(&db, "");
-    terminal.type_in(&format!(
-        "{RUN} -- sh -c 'echo re\"\"ady; read x; echo \"command: $x\"'; echo code $?\n"
-    ));
+    let line = format!("{RUN} -- sh -c 'echo re\"\"ady; read x; echo \"command: $x\"'; echo code $?\n");
+    terminal.type_in(&line);
     terminal.until("ready");
     terminal.type_in("\x1a");
     // The shell is in the foreground again. What is typed before it says so may be thrown away with the Ctrl-Z.
@@ -193,9 +192,8 @@ async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     terminal.type_in("one\n");
     terminal.until("command: one");
 
-    terminal.type_in(&format!(
-        "{RUN} -- sh -c 'echo re\"\"ady; exec sleep 100'; echo code $?\n"
-    ));
+    let line = format!("{RUN} -- sh -c 'echo re\"\"ady; exec sleep 100'; echo code $?\n");
+    terminal.type_in(&line);
     terminal.until("ready");
     terminal.type_in("\x1a");
     terminal.until("Stopped");
@@ -226,10 +224,8 @@ async fn a_pager_keeps_the_foreground() {
 #[tokio::test]
 async fn a_command_that_may_not_read_is_told_and_can_be_interrupted() {
     let db = test_db().await;
-    let mut terminal = Terminal::run(
-        &db,
-        &format!("{RUN} -- sh -c 'read x </dev/tty; echo read' | cat"),
-    );
+    let script = format!("{RUN} -- sh -c 'read x </dev/tty; echo read' | cat");
+    let mut terminal = Terminal::run(&db, &script);
     terminal.until("the command was stopped, and keeps the lock");
     terminal.type_in("\x03");
     assert!(!terminal.shell.ended().await.success());
@@ -257,10 +253,8 @@ async fn the_wait_is_said_soon_at_a_terminal() {
 async fn an_empty_list_names_its_place() {
     let db = test_db().await;
     let ls = r#""$ML" --database "$DB" ls"#;
-    let mut terminal = Terminal::run(
-        &db,
-        &format!("{ls}; {ls} --held --collection other; {ls} --json; echo end"),
-    );
+    let script = format!("{ls}; {ls} --held --collection other; {ls} --json; echo end");
+    let mut terminal = Terminal::run(&db, &script);
     terminal.until(&format!("no locks in {}.distributed_locks\r\n", db.name()));
     terminal.until(&format!("no such locks in {}.other\r\nend", db.name()));
     let piped = output(mongolock(&db, &["ls"]));

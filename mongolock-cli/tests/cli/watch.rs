@@ -143,19 +143,16 @@ async fn each_change_is_a_line() {
     // A lease whose holder has died.
     let dead = doc! { "$set": { "lockId": "carl#1", "acquiredAt": "$$NOW", "fencingToken": 5_i64,
     "expiresAt": { "$add": ["$$NOW", 300] } } };
-    must(
-        locks(db.database())
-            .update_one(doc! { "_id": "x:e" }, vec![dead])
-            .upsert(true)
-            .await,
-    );
+    let locks = locks(db.database());
+    let update = locks.update_one(doc! { "_id": "x:e" }, vec![dead]);
+    must(update.upsert(true).await);
     assert_eq!(watch.event("x:e"), said("acquired", "carl"));
     assert_eq!(watch.event("x:e"), said("expired", "carl"));
     let taken = must(anna.lock("x:e").acquire().await);
     let line = watch.next("x:e");
     assert_eq!(line["event"], "taken_over");
     assert_eq!(line["previous_owner"], "carl");
-    must(locks(db.database()).delete_one(doc! { "_id": "x:e" }).await);
+    must(locks.delete_one(doc! { "_id": "x:e" }).await);
     assert_eq!(watch.event("x:e"), said("deleted", "anna"));
     taken.lost().await;
     // It has another prefix.

@@ -167,11 +167,8 @@ async fn a_permit_has_no_token() {
     let release = ["release", "s", "--permit", &number];
     let with_token = [&release[..], &["--token", "5"]].concat();
     ends(mongolock(&db, &with_token), 2, "cannot be used with");
-    let said = ends(
-        mongolock(&db, &[&release[..], &["--yes"]].concat()),
-        0,
-        "held by anna",
-    );
+    let release = mongolock(&db, &[&release[..], &["--yes"]].concat());
+    let said = ends(release, 0, "held by anna");
     assert!(!said.contains("token"), "{said}");
     permit.lost().await;
 }
