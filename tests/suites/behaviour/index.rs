@@ -1,15 +1,12 @@
 //! The TTL index: it is created automatically, reported when it is wrong, and never blocks a lock.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
 use mongodb::options::IndexOptions;
-use mongodb::{Client, Collection, Database, IndexModel};
+use mongodb::{Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, claim, locks, must, names, recorded, stable_options, until};
+use mongolock_tests::{AMPLE, FailPoint, claim, locks, must, names, recorded, until};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, acquire_and_release, in_time};
@@ -17,28 +14,6 @@ use crate::servers::standalone;
 
 /// The default retention.
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// The index builds of a client that are in flight, and the most that were so at a time.
-#[derive(Debug, Default)]
-struct Builds {
-    now: usize,
-    most: usize,
-}
-
-impl Builds {
-    fn note(&mut self, event: &CommandEvent) {
-        let is_build = |name: &str| name == "createIndexes";
-        match event {
-            CommandEvent::Started(started) if is_build(&started.command_name) => {
-                self.now += 1;
-                self.most = self.most.max(self.now);
-            }
-            CommandEvent::Succeeded(ended) if is_build(&ended.command_name) => self.now -= 1,
-            CommandEvent::Failed(ended) if is_build(&ended.command_name) => self.now -= 1,
-            _ => {}
-        }
-    }
-}
 
 /// S1.9
 #[tokio::test]
@@ -52,10 +27,8 @@ async fn the_index_is_created_automatically() {
         provider.health().await.index == Some(IndexState::Ready)
     })
     .await;
-    let created = commands
-        .all()
-        .into_iter()
-        .find(|command| command.contains_key("createIndexes"));
+    let mut sent = commands.all().into_iter();
+    let created = sent.find(|command| command.contains_key("createIndexes"));
     let index = doc! { "key": { "expiresAt": 1 }, "name": "expiresAt_ttl", "expireAfterSeconds": 7200_i64 };
     assert_eq!(created.unwrap().get_array("indexes"), Ok(&vec![index.into()]));
 
@@ -127,25 +100,24 @@ async fn a_capped_collection_and_a_collation_are_reported() {
 /// Checks that hang occupy one connection of a process, however many callers ask, and none delays an acquire. Nothing but the
 /// locks is in the collection.
 #[tokio::test]
-async fn each_of_eight_processes_sends_one_build_at_a_time() {
+async fn each_of_eight_processes_sends_one_build() {
     let fixture = Fixture::mongodb().await;
     must(fixture.locks().insert_one(claim("filled", "", 0)).await);
     // Builds at the same time overlap.
-    let slow = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(100));
+    let slow = FailPoint::on(&["createIndexes"]).always();
+    let slow = slow.block(Duration::from_millis(100));
     let _point = must(slow.enable_for(fixture.db()).await);
     let mut starting = JoinSet::new();
     for number in 0..8 {
-        let builds = Arc::<Mutex<Builds>>::default();
-        let provider = counted(&builds, &fixture).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         starting.spawn(async move {
+            let provider = LockProvider::new(&database);
             let admin = provider.admin();
             let acquire = provider.lock(format!("starts:{number}")).acquire();
             let (guard, state, again) = tokio::join!(acquire, admin.index_state(), admin.index_state());
             guard.unwrap().release().await.unwrap();
             assert_eq!(state, again);
-            assert_eq!(builds.lock().unwrap().most, 1);
+            assert_eq!(commands.count("createIndexes"), 1);
             state
         });
     }
@@ -171,9 +143,8 @@ async fn a_failed_build_is_reported_with_the_command_that_mends_it() {
     const MAX_TIME_EXPIRED: i32 = 50;
     let fixture = Fixture::mongodb().await;
     must(fixture.locks().insert_one(claim("filled", "", 0)).await);
-    let failing = FailPoint::on(&["createIndexes"])
-        .always()
-        .error_code(MAX_TIME_EXPIRED);
+    let failing = FailPoint::on(&["createIndexes"]).always();
+    let failing = failing.error_code(MAX_TIME_EXPIRED);
     let _point = must(failing.enable_for(fixture.db()).await);
     let state = fixture.provider.admin().index_state().await;
     let mends = "in mongosh: db.getCollection(\"distributed_locks\").createIndex({ expiresAt: 1 }, { name: \
@@ -212,12 +183,9 @@ async fn an_index_that_ended_with_its_collection_is_created_again() {
         commands.until_sent("getMore").await;
         end_collection(&fixture, ending).await;
         let seen = async || {
-            let told = one.health().await.index;
+            let (told, ours) = (one.health().await.index, "expiresAt_ttl".to_owned());
             let names = fixture.locks().list_index_names().await;
-            (
-                told,
-                names.is_ok_and(|names| names.contains(&"expiresAt_ttl".to_owned())),
-            )
+            (told, names.is_ok_and(|names| names.contains(&ours)))
         };
         let notices = async || {
             let (told, exists) = seen().await;
@@ -232,10 +200,8 @@ async fn an_index_that_ended_with_its_collection_is_created_again() {
         };
         until("the index is ready again", ready).await;
         if has_waiter {
-            in_time(streaming.join_next())
-                .await
-                .expect("the waiter has the lock")
-                .unwrap();
+            let ended = in_time(streaming.join_next()).await;
+            ended.expect("the waiter has the lock").unwrap();
         }
     }
 }
@@ -261,17 +227,6 @@ async fn end_collection(fixture: &Fixture, command: &str) {
 
 async fn state_of(database: &Database) -> IndexState {
     LockProvider::new(database).admin().index_state().await
-}
-
-/// A provider for the fixture's database on one more client, whose index builds are counted.
-async fn counted(builds: &Arc<Mutex<Builds>>, fixture: &Fixture) -> LockProvider {
-    let mut options = must(stable_options(fixture.db().uri()).await);
-    options.app_name = Some(fixture.db().name().to_owned());
-    let builds = Arc::clone(builds);
-    let note = move |event| builds.lock().unwrap().note(&event);
-    options.command_event_handler = Some(EventHandler::callback(note));
-    let client = Client::with_options(options).unwrap();
-    LockProvider::new(&client.database(fixture.db().name()))
 }
 
 async fn create_on(locks: &Collection<Document>, name: &str, expire_after: Option<Duration>) {
