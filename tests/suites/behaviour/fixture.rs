@@ -114,8 +114,7 @@ impl Fixture {
         locks(self.database())
     }
 
-    /// Waits for the TTL index. Tests that count commands or documents call it first, because creating the index on a
-    /// filled collection sends commands and writes a document of its own.
+    /// Waits for the TTL index. Tests that count commands call it first, because creating the index sends some.
     pub(crate) async fn until_indexed(&self) {
         assert_eq!(self.provider.admin().index_state().await, IndexState::Ready);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::bson::{Bson, Document};
-use mongolock::{IndexState, LockGuard, LockProvider};
+use mongolock::{LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, Purpose, must, recorded, test_db, until};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -35,10 +35,8 @@ fn renewed(command: &Document) -> usize {
 /// The names in a query.
 fn names(query: &Document) -> Vec<&Bson> {
     let of_many = query.get_document("_id").and_then(|id| id.get_array("$in"));
-    of_many.map_or_else(
-        |_| query.get("_id").into_iter().collect(),
-        |ids| ids.iter().collect(),
-    )
+    let of_one = |_| query.get("_id").into_iter().collect();
+    of_many.map_or_else(of_one, |ids| ids.iter().collect())
 }
 
 /// The number of guards whose locks are lost.
@@ -48,9 +46,8 @@ fn lost(guards: &[LockGuard]) -> usize {
 
 /// Acquires and releases free locks until this time. An acquire may fail only with the words of an overloaded server.
 async fn call(provider: LockProvider, caller: usize, until: Instant) {
-    let lock = provider
-        .lock(format!("free:{caller}"))
-        .acquire_timeout(ACQUIRE_TIMEOUT);
+    let lock = provider.lock(format!("free:{caller}"));
+    let lock = lock.acquire_timeout(ACQUIRE_TIMEOUT);
     while Instant::now() < until {
         match lock.acquire().await {
             // A release without a reply is repeated in the background.
@@ -67,8 +64,6 @@ async fn rejected(part: f64, expiry: Duration, time: Duration) {
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
     let provider = LockProvider::builder(&database).expiry(expiry).build().unwrap();
-    // The check of the index has a lock of its own.
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
     let locks = (0..LEASES).map(|number| provider.lock(format!("lease:{number}")));
     let guards = join_all(locks.map(|lock| lock.acquire_timeout(AMPLE).acquire())).await;
     let guards: Vec<LockGuard> = guards.into_iter().map(Result::unwrap).collect();
