@@ -120,11 +120,8 @@ async fn a_blocked_document_of_a_set_keeps_none_of_its_locks() {
     let db = test_db().await;
     let all = ["a", "b", "c"];
     let (provider, mut session) = blocked(&db, &all, &["b"]).await;
-    let error = provider
-        .lock_all(all)
-        .acquire_timeout(Duration::from_secs(2))
-        .await
-        .unwrap_err();
+    let set = provider.lock_all(all).acquire_timeout(Duration::from_secs(2));
+    let error = set.await.unwrap_err();
     names_the_blocked_document(&error, "b");
     for name in ["a", "c"] {
         assert_free(&provider, name).await;
@@ -139,14 +136,8 @@ async fn a_blocked_document_of_a_set_keeps_none_of_its_locks() {
     // the server has ended what it had not run.
     sleep(Duration::from_secs(6)).await;
     until_none_is_held(db.database(), Duration::from_secs(10)).await;
-    provider
-        .lock_all(all)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    let held = provider.lock_all(all).acquire().await.unwrap();
+    held.release().await.unwrap();
 }
 
 /// A foreign transaction blocks the document of one permit: a call that has drawn it takes another one.
@@ -156,12 +147,10 @@ async fn a_blocked_permit_does_not_keep_the_others() {
     let provider = with_expiry(db.database(), LONG_EXPIRY);
     until_indexed(&provider).await;
     let semaphore = provider.semaphore("s", 2).acquire_timeout(Duration::from_secs(5));
-    let both = (
-        semaphore.acquire().await.unwrap(),
-        semaphore.acquire().await.unwrap(),
-    );
-    both.0.release().await.unwrap();
-    both.1.release().await.unwrap();
+    let (one, other) = (semaphore.acquire().await, semaphore.acquire().await);
+    for permit in [one, other] {
+        permit.unwrap().release().await.unwrap();
+    }
     let mut session = foreign_transaction(&db, &["s\u{1f}0"]).await;
     for _ in 0..4 {
         let permit = timeout(AMPLE, semaphore.acquire()).await.unwrap().unwrap();

@@ -8,7 +8,8 @@ use mongolock::{LockError, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Purpose, TestDb, locks, must, recorded, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{LONG_EXPIRY, assert_free, closed_address, connect, fail, patient, warm_up, with_expiry};
+use crate::callers::hold_all;
+use crate::{CLOSED, LONG_EXPIRY, assert_free, connect, fail, patient, warm_up, with_expiry};
 
 /// The code of a refusal that may pass, and that no driver knows.
 const PASSING: i32 = 365;
@@ -102,12 +103,8 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
     let marked = provider.lock("marked").once().expiry(Duration::from_secs(5));
     let marked = marked.acquire().await.unwrap();
     // Renewals of two leases are an `update`, which is not refused here.
-    let _other = provider
-        .lock("other")
-        .expiry(Duration::from_secs(5))
-        .acquire()
-        .await
-        .unwrap();
+    let other = provider.lock("other").expiry(Duration::from_secs(5));
+    let _other = other.acquire().await.unwrap();
     let commands = FailPoint::on(&["findAndModify", "find"]);
     let refusing = fail(&db, commands.always().error_code(PASSING)).await;
     let begun = Instant::now();
@@ -116,9 +113,8 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
         (waited.unwrap_err(), begun.elapsed())
     };
     let marking = async { (marked.done().await.unwrap_err(), begun.elapsed()) };
-    let (waited, marked) = timeout(AMPLE * 2, async { tokio::join!(waiting, marking) })
-        .await
-        .unwrap();
+    let both = async { tokio::join!(waiting, marking) };
+    let (waited, marked) = timeout(AMPLE * 2, both).await.unwrap();
     assert!(matches!(&waited.0, LockError::Mongo(_)), "{}", waited.0);
     let text = marked.0.to_string();
     assert!(text.contains("its work will run again"), "{text}");
@@ -135,7 +131,7 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
 #[tokio::test]
 #[ignore = "they end after a minute"]
 async fn all_waits_without_a_limit_end_soon_after_a_minute_without_a_server() {
-    let uri = format!("mongodb://{}/?directConnection=true", closed_address());
+    let uri = format!("mongodb://{CLOSED}/?directConnection=true");
     let provider = LockProvider::new(&connect(&uri, "app").await);
     let waits = (0..20).map(async |number| {
         let begun = Instant::now();
@@ -234,16 +230,10 @@ async fn a_release_that_is_refused_for_good_is_reported() {
             let index = doc! { "key": { "lockId": 1 }, "name": "one_owner", "unique": true };
             let name = locks(db.database()).name().to_owned();
             // The two documents of the test's own locks are the only ones.
-            must(
-                locks(db.database())
-                    .delete_many(doc! { "lockId": "", "_id": { "$ne": "other" } })
-                    .await,
-            );
-            must(
-                admin
-                    .run_command(doc! { "createIndexes": name, "indexes": [index] })
-                    .await,
-            );
+            let released = doc! { "lockId": "", "_id": { "$ne": "other" } };
+            must(locks(db.database()).delete_many(released).await);
+            let create = doc! { "createIndexes": name, "indexes": [index] };
+            must(admin.run_command(create).await);
             "one_owner"
         } else {
             let validator = doc! { "lockId": { "$ne": "" } };
@@ -267,10 +257,7 @@ async fn a_release_that_is_refused_for_good_is_reported() {
 async fn a_release_that_is_refused_keeps_no_other_lock_taken() {
     let (db, provider) = provider().await;
     let set = provider.lock_all(["a", "b", "c"]).acquire().await.unwrap();
-    let mut alone = Vec::new();
-    for name in ["d", "e", "f"] {
-        alone.push(provider.lock(name).acquire().await.unwrap());
-    }
+    let alone = hold_all(["d", "e", "f"].into_iter().map(|name| provider.lock(name))).await;
     let refused = doc! { "_id": { "$in": ["b", "e"] }, "lockId": "" };
     db.set_validator(doc! { "$nor": [refused] }).await;
     drop(alone);

@@ -60,10 +60,8 @@ async fn release(guards: Vec<LockGuard>) -> usize {
 /// The number of claims that were sent alone, and the numbers of those that were sent together.
 fn sent(commands: &[Document]) -> (usize, Vec<usize>) {
     let is_claim = |command: &&Document| Purpose::of(command) == Some(Purpose::Acquire);
-    let (alone, together): (Vec<&Document>, Vec<&Document>) = commands
-        .iter()
-        .filter(is_claim)
-        .partition(|command| command.contains_key("findAndModify"));
+    let is_alone = |command: &&Document| command.contains_key("findAndModify");
+    let (alone, together): (Vec<_>, Vec<_>) = commands.iter().filter(is_claim).partition(is_alone);
     let statements = together
         .iter()
         .map(|command| command.get_array("updates").map_or(0, Vec::len));
@@ -130,10 +128,8 @@ async fn releases_in_one_command_have_outcomes_of_their_own() {
         .update_many(doc! { "_id": { "$in": &names } }, taken)
         .await;
     assert_eq!(taken.unwrap().modified_count, 3);
-    locks(db.database())
-        .delete_one(doc! { "_id": name(99) })
-        .await
-        .unwrap();
+    let deleted = locks(db.database()).delete_one(doc! { "_id": name(99) }).await;
+    deleted.unwrap();
     assert_eq!(release(guards).await, CALLS - 4);
     assert_eq!(claims(db.database()).await, 3);
 }

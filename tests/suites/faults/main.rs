@@ -32,7 +32,6 @@ mod ticks;
 mod two_sets;
 mod unreachable;
 
-use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -129,10 +128,7 @@ impl Standalone {
 }
 
 /// An address of this machine at which nothing listens.
-fn closed_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
+const CLOSED: &str = "127.0.0.1:1";
 
 /// A database of this name through a new client with the Stable API, whose application name is the same.
 async fn connect(uri: &str, name: &str) -> Database {
@@ -198,8 +194,8 @@ async fn until_none_is_held(database: &Database, limit: Duration) {
 /// Acquires a lock that is free, or becomes free for another reason than the end of a lease of 30 s.
 async fn acquire_soon(provider: &LockProvider, name: &str) -> LockGuard {
     let lock = provider.lock(name).acquire_timeout(None);
-    timeout(BEFORE_EXPIRY, lock.acquire())
-        .await
+    let acquired = timeout(BEFORE_EXPIRY, lock.acquire()).await;
+    acquired
         .expect("the lock is free long before a lease would end")
         .unwrap()
 }
@@ -209,8 +205,7 @@ async fn assert_free(provider: &LockProvider, name: &str) {
     acquire_soon(provider, name).await.release().await.unwrap();
 }
 
-/// Opens connections and waits for the index. The index task claims an internal lock with the same command as any lock,
-/// and that command must not meet a fault that is meant for the test's own claim.
+/// Opens connections and waits for the index, whose commands must not meet a fault that is meant for the test's own.
 async fn warm_up(provider: &LockProvider) {
     assert_free(provider, "warm").await;
     until_indexed(provider).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use mongolock_tests::{AMPLE, Actor, FailPoint, History, must, test_db, until, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, FailPoint, History, Hold, must, test_db, until, wrong_clock};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -140,17 +140,11 @@ async fn take_turns_in_trouble(act: Act) {
     for process in [steady, stopped, killed] {
         process.tell(&mut history).await;
     }
-    let numbers: BTreeSet<usize> = history
-        .holds()
-        .iter()
-        .map(|hold| hold.task / TASKS_OF_PERMIT)
-        .collect();
-    let expected: &[usize] = if let Act::Permit(_) = act {
-        &[1, 2, 3]
-    } else {
-        &[0]
-    };
-    assert!(numbers.iter().eq(expected), "{numbers:?}");
+    let number = |hold: &Hold| hold.task / TASKS_OF_PERMIT;
+    let numbers: BTreeSet<usize> = history.holds().iter().map(number).collect();
+    let is_permit = matches!(act, Act::Permit(_));
+    let expected = if is_permit { vec![1, 2, 3] } else { vec![0] };
+    assert!(numbers.iter().eq(&expected), "{numbers:?}");
     for number in numbers {
         let of_one = history.of_tasks(|task| task / TASKS_OF_PERMIT == number);
         of_one.judge().assert_sound();
@@ -163,12 +157,8 @@ async fn take_turns_in_trouble(act: Act) {
         .await;
     } else {
         // What the killed process held has not been taken over if nobody wanted it any more.
-        act.acquire(&patient(db.database()), NAME)
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        let held = act.acquire(&patient(db.database()), NAME).await.unwrap();
+        held.release().await.unwrap();
         until_none_is_held(db.database(), AMPLE).await;
     }
 }

@@ -51,17 +51,17 @@ struct Failure {
     /// Whether it cannot pass, so that no call waits.
     is_final: bool,
     /// How the text of the error begins.
-    text: &'static str,
+    text: String,
     /// A part of its help.
     help: &'static str,
     is_kind: fn(&ErrorKind) -> bool,
 }
 
 fn failures() -> Vec<Failure> {
-    let of = |point: FailPoint, is_final, text, help, is_kind| Failure {
+    let of = |point: FailPoint, text: &str, help, is_kind| Failure {
         point: point.always(),
-        is_final,
-        text,
+        is_final: false,
+        text: text.to_owned(),
         help,
         is_kind,
     };
@@ -71,57 +71,28 @@ fn failures() -> Vec<Failure> {
     // The release of an earlier call, which is repeated, may have been cut off.
     let cut: fn(&ErrorKind) -> bool =
         |kind| matches!(kind, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. });
+    let (overload, ends) = (FailPoint::rejecting(&["findAndModify"]), on().close_connection());
     let mut failures = vec![
-        of(
-            on().error_code(STEPPED_DOWN),
-            false,
-            "MongoDB refused an operation (error 189, PrimarySteppedDown)",
-            "",
-            refused,
-        ),
-        of(
-            on().error_code(13),
-            false,
-            "MongoDB refused an operation (error 13, Unauthorized)",
-            "",
-            refused,
-        ),
-        of(
-            on().error_code(14031),
-            false,
-            "MongoDB refused an operation (error 14031, OutOfDiskSpace)",
-            "disk",
-            refused,
-        ),
-        of(
-            FailPoint::rejecting(&["findAndModify"]),
-            false,
-            "MongoDB is overloaded",
-            "Retry later",
-            refused,
-        ),
-        of(
-            on().close_connection(),
-            false,
-            "the connection to MongoDB failed",
-            "",
-            cut,
-        ),
+        of(overload, "MongoDB is overloaded", "Retry later", refused),
+        of(ends, "the connection to MongoDB failed", "", cut),
     ];
-    for code in [2, 9, 40324] {
-        failures.push(of(
-            on().error_code(code),
-            true,
-            "MongoDB refused an operation (error ",
-            "",
-            refused,
-        ));
+    for (code, name, help, is_final) in [
+        (STEPPED_DOWN, "PrimarySteppedDown", "", false),
+        (13, "Unauthorized", "", false),
+        (14031, "OutOfDiskSpace", "disk", false),
+        (2, "", "", true),
+        (9, "", "", true),
+        (40324, "", "", true),
+    ] {
+        let text = format!("MongoDB refused an operation (error {code}, {name}");
+        let failure = of(on().error_code(code), &text, help, refused);
+        failures.push(Failure { is_final, ..failure });
     }
     // A time that is over, a shutdown, an interruption by a step-down, a step-down.
     for code in [64, 91, 11602, STEPPED_DOWN] {
         let point = on().write_concern_error(code, "waiting timed out");
-        let text = "MongoDB did not confirm a write (error ";
-        failures.push(of(point, false, text, "", unconfirmed));
+        let text = format!("MongoDB did not confirm a write (error {code}");
+        failures.push(of(point, &text, "", unconfirmed));
     }
     failures
 }
@@ -145,7 +116,7 @@ async fn calls_say_why_they_fail_and_leave_nothing() {
         let waits = took >= if failure.is_final { BEFORE_EXPIRY } else { limit };
         assert_eq!(waits, !failure.is_final, "{took:?}");
         for error in [waited.map(drop), tried].map(Result::unwrap_err) {
-            assert!(error.to_string().starts_with(failure.text), "{error}");
+            assert!(error.to_string().starts_with(&failure.text), "{error}");
             assert!(error.help().contains(failure.help), "{}", error.help());
             let LockError::Mongo(of_driver) = &error else {
                 panic!("{error:?}")

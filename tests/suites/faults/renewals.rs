@@ -53,10 +53,8 @@ async fn lost_in_time(trouble: Trouble) {
         inside.send(context).unwrap();
         std::future::pending::<Result<(), LockError>>().await
     });
-    let rival = connect(it.db.uri(), "rival")
-        .await
-        .client()
-        .database(it.db.name());
+    let rival = connect(it.db.uri(), "rival").await;
+    let rival = rival.client().database(it.db.name());
     let rival = patient(&rival);
     let failing = async {
         let context = entered.await.unwrap();

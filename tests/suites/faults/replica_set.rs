@@ -15,12 +15,8 @@ async fn holds_waits_and_events_outlast_what_happens_to_members() {
     let server = must(Server::start(ServerOptions::three_members()).await);
     let ours = patient(&connect(&server.uri(), "app").await);
     let connected = must(LockProvider::connect(server.uri()).await);
-    let theirs = connected
-        .to_builder()
-        .database("app")
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
+    let builder = connected.to_builder().database("app");
+    let theirs = builder.acquire_timeout(AMPLE).build().unwrap();
     let mut events = theirs.admin().events(LockFilter::new().name("followed"));
     let first = ours.lock("followed").acquire().await.unwrap();
     let told = timeout(AMPLE, events.next()).await.expect("an event comes");

@@ -70,10 +70,8 @@ fn the_background_task_starts_again_on_the_next_runtime() {
 async fn a_leaked_guard_ends_at_max_hold() {
     let db = test_db().await;
     let provider = patient(db.database());
-    let lock = provider
-        .lock("leaked")
-        .expiry(Duration::from_secs(2))
-        .max_hold(Duration::from_secs(3));
+    let lock = provider.lock("leaked").expiry(Duration::from_secs(2));
+    let lock = lock.max_hold(Duration::from_secs(3));
     let guard = lock.acquire().await.unwrap();
     let context = guard.context();
     std::mem::forget(guard);

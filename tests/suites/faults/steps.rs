@@ -63,15 +63,9 @@ type Refused = (&'static str, u32, fn(FailPoint) -> FailPoint);
 const REFUSALS: [Refused; 8] = [
     ("a step-down", 3, |point| point.error_code(STEPPED_DOWN)),
     ("a shutdown", 3, |point| point.error_code(91)),
-    ("a right that is missing for a moment", 2, |point| {
-        point.error_code(13)
-    }),
-    ("a code that the driver does not know", 2, |point| {
-        point.error_code(365)
-    }),
-    ("a database that is being dropped", 2, |point| {
-        point.error_code(215)
-    }),
+    ("a missing right", 2, |point| point.error_code(13)),
+    ("a code unknown to the driver", 2, |point| point.error_code(365)),
+    ("a database being dropped", 2, |point| point.error_code(215)),
     ("a full disk", 2, |point| point.error_code(14031)),
     ("overload", 4, |point| {
         point.error_code(462).error_labels(&OVERLOADED)

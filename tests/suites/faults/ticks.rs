@@ -177,12 +177,8 @@ async fn run_schedule(uri: &str, database: &Database) -> Events {
     let run = async |shift: i64| {
         let mut events = Events::default();
         loop {
-            let mut command = command(
-                "ticks::keep_schedule",
-                uri,
-                database.name(),
-                Duration::from_secs(2),
-            );
+            let (part, expiry) = ("ticks::keep_schedule", Duration::from_secs(2));
+            let mut command = command(part, uri, database.name(), expiry);
             command.envs(wrong(&shim, shift));
             let mut process = Actor::start(command);
             let id = process.id().unwrap();
@@ -255,11 +251,11 @@ async fn each_tick_is_done_and_again_only_after_a_kill() {
         let (confirmed, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.confirmed);
         assert!(confirmed.len() <= 1, "tick {tick} was done again after its mark");
         for run in others {
-            let is_excused = events.killed.contains(&run.process) || events.lost.contains(&tick);
+            let process = run.process;
+            let is_excused = events.killed.contains(&process) || events.lost.contains(&tick);
             assert!(
                 is_excused,
-                "a run of tick {tick} in process {} left no mark",
-                run.process
+                "tick {tick} has no mark of its run in process {process}"
             );
         }
     }

@@ -10,7 +10,7 @@ use mongolock::{LockError, LockFilter, LockProvider};
 use mongolock_tests::{AMPLE, LentServer, Node, Proxy, Server, ServerOptions, Set, eventually, must, until};
 use tokio::time::{Instant, sleep};
 
-use crate::{assert_free, closed_address};
+use crate::{CLOSED, assert_free};
 
 /// How many starts are tried with each string: without the check 5 of 12 pairs had two holders.
 const STARTS: usize = 4;
@@ -123,12 +123,8 @@ async fn a_set_that_answers_late_ends_no_hold(sets: [(&str, &str); 2], other: &N
     brief.shutdown().await;
     assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
 
-    let provider = connect(&hosts, "").await;
-    let provider = provider
-        .to_builder()
-        .expiry(Duration::from_secs(4))
-        .build()
-        .unwrap();
+    let builder = connect(&hosts, "").await.to_builder();
+    let provider = builder.expiry(Duration::from_secs(4)).build().unwrap();
     let begun = Instant::now();
     let guard = provider.lock("held").await.unwrap();
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
@@ -241,8 +237,7 @@ async fn hosts_that_are_no_members_any_more_are_no_finding(set: &Set, hosts: &[&
 
     let uninitiated = Set::uninitiated("never", 1).await;
     let standalone = must(LentServer::standalone().await);
-    let closed = closed_address().to_string();
-    for other in [uninitiated.address(0), standalone.node().address(), &closed] {
+    for other in [uninitiated.address(0), standalone.node().address(), CLOSED] {
         works(&[hosts[0], other], "").await;
         works(&[hosts[0], other], "replicaSet=kinds").await;
     }
