@@ -247,23 +247,3 @@ async fn a_wrong_set_name_is_reported_with_the_right_one() {
     let text = format!("MongoDB at {address} belongs to no replica set; the connection string names `other`");
     assert_eq!(error_of_a_try(&provider).await.to_string(), text);
 }
-
-/// A provider that is made from another one has its owner. Its shutdown does not end the client that the other one still uses.
-#[tokio::test]
-async fn a_provider_made_from_another_one_keeps_its_client_and_its_owner() {
-    let db = test_db().await;
-    let connected = LockProvider::connect(db.uri()).await.unwrap();
-    let first = connected
-        .to_builder()
-        .database(db.name())
-        .owner("anna")
-        .build()
-        .unwrap();
-    let second = first.to_builder().collection("other").build().unwrap();
-    let guard = second.lock("kept").await.unwrap();
-    let info = second.admin().get("kept").await.unwrap().expect("it is held");
-    assert_eq!(info.owner.as_deref(), Some("anna"));
-    guard.release().await.unwrap();
-    second.shutdown().await;
-    assert_free(&first, "kept").await;
-}
