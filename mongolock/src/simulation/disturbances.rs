@@ -83,10 +83,8 @@ async fn sweeps(world: Arc<World>) {
         let deleted = world.memory.sweep(millis(0..=2000));
         world.note(|| format!("the server deletes {deleted:?}"));
         let now = world.memory.now();
-        world
-            .ledger()
-            .deleted
-            .extend(deleted.into_iter().map(|name| (name, now)));
+        let deleted = deleted.into_iter().map(|name| (name, now));
+        world.ledger().deleted.extend(deleted);
     }
 }
 

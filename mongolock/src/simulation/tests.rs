@@ -31,10 +31,8 @@ fn check(name: &str) {
         failed.extend(ledger.breaches.first().map(|first| format!("{seed}: {first}")));
     }
     let (number, text) = (failed.len(), failed.join("\n"));
-    assert!(
-        number == 0,
-        "{number} of {seeds} seeds of {name} have breaches:\n{text}"
-    );
+    let breaches = format!("of {seeds} seeds of {name} have breaches:\n{text}");
+    assert!(number == 0, "{number} {breaches}");
     assert!(events > seeds * 20, "{name} has only {events} calls and holds");
 }
 

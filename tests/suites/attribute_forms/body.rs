@@ -153,10 +153,8 @@ async fn is_free(name: &str) -> bool {
 async fn every_kind_of_body() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
-            assert_eq!(
-                (returns(0).await?, returns(2).await?, returns(9).await?),
-                (0, 2, 3)
-            );
+            let returned = (returns(0).await?, returns(2).await?, returns(9).await?);
+            assert_eq!(returned, (0, 2, 3));
             assert_eq!(question_marks(false).await?, 4);
             assert!(question_marks(true).await.is_err());
             assert_eq!(returns_in_a_macro().await?, 4);

@@ -130,10 +130,8 @@ async fn the_proof_escapes_as_the_runtime_does() {
     each_seed(async |random| {
         let text = text(random, "[%:,>-äé😀a]", 1, 9);
         let separator = random.choice(text.chars().collect::<Vec<_>>()).unwrap();
-        let of_proof: String = text
-            .chars()
-            .map(|one| language::escaped(one, Some(separator)))
-            .collect();
+        let escaped = |one| language::escaped(one, Some(separator));
+        let of_proof: String = text.chars().map(escaped).collect();
         assert_eq!(of_proof, escape(&text, separator));
     })
     .await;

@@ -71,10 +71,8 @@ async fn names_are_rendered() -> Result<(), LockError> {
             assert_eq!(paths(&order).await?, "5:2:x:R5:1");
             assert_eq!(unicode('x').await?, "x");
             assert_eq!(kinds(&"a", "b".into(), 1.5, true).await?, "a:b:1.5:true");
-            assert!(matches!(
-                kinds(&"", "b".into(), 1.5, true).await,
-                Err(LockError::InvalidName { .. })
-            ));
+            let empty = kinds(&"", "b".into(), 1.5, true).await;
+            assert!(matches!(empty, Err(LockError::InvalidName { .. })));
             Ok(())
         })
         .await

@@ -93,10 +93,8 @@ async fn fails() -> Res<std::rc::Rc<u8>> {
 
 #[tokio::test]
 async fn every_return_type_that_can_carry_a_lock_error() -> anyhow::Result<()> {
-    assert!(matches!(
-        own_error(false).await,
-        Err(JobError::Lock(LockError::NoProvider))
-    ));
+    let without = own_error(false).await;
+    assert!(matches!(without, Err(JobError::Lock(LockError::NoProvider))));
     let provider = LockProvider::in_memory();
     provider
         .scope(async {

@@ -117,10 +117,8 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     acquire_and_release(&holder.lock("released")).await;
     acquire_and_release(&holder.lock("closed").min_hold(AMPLE * 10)).await;
 
-    let (lease, none) = (
-        Duration::from_secs(15)..=Duration::from_secs(30),
-        Duration::ZERO..=Duration::ZERO,
-    );
+    let lease = Duration::from_secs(15)..=Duration::from_secs(30);
+    let none = Duration::ZERO..=Duration::ZERO;
     // A minimum hold is not over.
     for (name, state, owner, remaining) in [
         ("held", LockState::Held, owner, lease),

@@ -25,10 +25,8 @@ async fn a_panic_continues_after_the_release(fixture: Fixture) {
         if fails {
             return Err(AppError::Body);
         }
-        Ok(LockContext::current()
-            .expect("within a hold")
-            .fencing_token()
-            .get())
+        let context = LockContext::current().expect("within a hold");
+        Ok(context.fencing_token().get())
     }
 
     let provider = fixture.provider.clone();

@@ -100,10 +100,8 @@ async fn both_libraries_exclude_each_other() {
             let (waiting, token) = (target.spawn_acquire(), theirs.token);
             assert_eq!(theirs.release(&id).await, 1);
             let next = in_time(waiting).await.unwrap().unwrap();
-            let rises = next
-                .context()
-                .fencing_token_of(&id)
-                .is_none_or(|next| next.get() > token);
+            let next_token = next.context().fencing_token_of(&id);
+            let rises = next_token.is_none_or(|next| next.get() > token);
             assert!(rises, "also after the deletion");
             next.release().await.unwrap();
         }

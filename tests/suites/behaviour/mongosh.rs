@@ -109,9 +109,7 @@ impl Call {
 /// The documents in the reply to a query.
 pub(crate) fn found(reply: &Document) -> Vec<Document> {
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch");
-    let documents = batch
-        .unwrap()
-        .iter()
-        .map(|found| found.as_document().unwrap().clone());
+    let found = batch.unwrap().iter();
+    let documents = found.map(|found| found.as_document().unwrap().clone());
     documents.collect()
 }

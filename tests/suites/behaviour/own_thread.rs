@@ -2,7 +2,6 @@
 
 mod subscribers;
 
-use std::future::Future;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,12 +19,6 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs this on a thread that has nothing to do with the runtime of the test.
-fn elsewhere<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    let work = thread::spawn(move || runtime().block_on(work));
-    work.join().unwrap()
-}
-
 async fn connect(uri: &str, name: &str) -> LockProvider {
     let provider = LockProvider::connect(uri).await.unwrap();
     provider.to_builder().database(name).build().unwrap()
@@ -41,8 +34,9 @@ async fn has_lasted(guard: LockGuard) {
     guard.release().await.unwrap();
 }
 
+/// A database that has nothing to do with the runtime of the test.
 fn database() -> TestDb {
-    elsewhere(test_db())
+    runtime().block_on(test_db())
 }
 
 /// A thread that is blocked, and the end of the runtime that has connected, lose no lease. The guard outlives both, and its
@@ -76,10 +70,8 @@ fn a_blocked_thread_and_the_end_of_a_runtime_lose_no_lease() {
 #[test]
 fn a_paused_clock_ends_no_lease_and_no_call() {
     let db = database();
-    let paused = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
+    let mut builder = Builder::new_current_thread();
+    let paused = builder.enable_all().start_paused(true).build();
     paused.unwrap().block_on(async {
         let provider = connect(db.uri(), db.name()).await;
         let guard = hold(&provider).await;

@@ -22,10 +22,8 @@ const SENT: &str = "abortTransaction aggregate commitTransaction createIndexes d
 /// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client.
 pub(crate) async fn use_everything(database: &Database, commands: &Commands) {
     let builder = LockProvider::builder(database).owner("operator");
-    let provider = builder
-        .renew_interval(Duration::from_millis(100))
-        .build()
-        .unwrap();
+    let builder = builder.renew_interval(Duration::from_millis(100));
+    let provider = builder.build().unwrap();
     let begun = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
     let admin = provider.admin();
     // A build beside documents may take longer than the library allows.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use mongodb::bson::{Document, doc};
 use mongolock::{FencedExt, FencingToken, LockError, LockProvider, WakeUp, distributed_lock};
-use mongolock_tests::{AMPLE, test_db, until};
+use mongolock_tests::{AMPLE, must, test_db, until};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
@@ -119,39 +119,28 @@ static PRINTED: LazyLock<String> = LazyLock::new(|| {
         let provider = builder.build().unwrap();
         let guard = provider.lock("renewed").acquire().await.unwrap();
         let renewed = async || provider.health().await.last_renewal;
-        mongolock_tests::eventually(AMPLE, "renewal", renewed)
-            .await
-            .unwrap();
+        must(mongolock_tests::eventually(AMPLE, "renewal", renewed).await);
         let documents = db.database().collection::<Document>("documents");
         let (newer, stale) = (guard.fencing_token(), FencingToken::from(1));
-        documents
-            .fenced(newer)
-            .insert_one(doc! { "_id": 1 })
-            .await
-            .unwrap();
-        let write = documents
-            .fenced(stale)
-            .update_one(doc! { "_id": 1 }, doc! { "$set": { "a": 1 } });
+        let write = documents.fenced(newer).insert_one(doc! { "_id": 1 });
+        write.await.unwrap();
+        let changed = doc! { "$set": { "a": 1 } };
+        let write = documents.fenced(stale).update_one(doc! { "_id": 1 }, changed);
         assert!(matches!(write.await, Err(LockError::Stale { .. })));
         // This lock is not renewed during the transaction, which would be a conflict.
         let rival = LockProvider::new(db.database());
         let committing = rival.lock("committing").expiry(AMPLE).acquire().await.unwrap();
         let mut session = db.database().client().start_session().await.unwrap();
         session.start_transaction().await.unwrap();
-        documents
-            .insert_one(doc! { "_id": 2 })
-            .session(&mut session)
-            .await
-            .unwrap();
+        let write = documents.insert_one(doc! { "_id": 2 });
+        write.session(&mut session).await.unwrap();
         committing.context().commit(&mut session).await.unwrap();
         let waiter = tokio::spawn(rival.lock("renewed").acquire());
         until("stream", async || rival.health().await.wake_up == WakeUp::Stream).await;
         waiter.abort();
         guard.release().await.unwrap();
-        let expired = provider
-            .lock("expired")
-            .expiry(Duration::from_millis(200))
-            .max_hold(Duration::ZERO);
+        let expired = provider.lock("expired").expiry(Duration::from_millis(200));
+        let expired = expired.max_hold(Duration::ZERO);
         expired.acquire().await.unwrap().lost().await;
         sleep(Duration::from_millis(20)).await;
     })
@@ -171,12 +160,8 @@ fn commands_renewals_and_stale_writes_are_counted() {
     assert!(commands("acquire") >= 2.0 && commands("renew") >= 1.0 && commands("release") >= 1.0);
     assert!(commands("hello") >= 1.0 && commands("stream") >= 1.0);
     assert!((commands("commit") - 1.0).abs() < 1e-9, "{printed}");
-    assert_value(
-        printed,
-        "mongolock_commands_total",
-        &[r#"command="acquire""#, r#"outcome="error""#],
-        0.0,
-    );
+    let failed = [r#"command="acquire""#, r#"outcome="error""#];
+    assert_value(printed, "mongolock_commands_total", &failed, 0.0);
 }
 
 #[distributed_lock(name = "report:<id>")]
@@ -236,12 +221,8 @@ fn a_recorder_that_is_installed_later_gets_nothing() {
     metrics::with_local_recorder(&recorder, acquire);
     // The recorder is no longer installed, and the handles still go to it.
     acquire();
-    assert_value(
-        &handle.render(),
-        "mongolock_acquires_total",
-        &[r#"outcome="acquired""#],
-        2.0,
-    );
+    let (printed, acquired) = (handle.render(), [r#"outcome="acquired""#]);
+    assert_value(&printed, "mongolock_acquires_total", &acquired, 2.0);
 }
 
 /// The dashboard shows every metric, and asks for none that does not exist.

@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
-use mongolock::{
-    FencedExt, FencingToken, IndexState, LockContext, LockError, LockProvider, distributed_lock,
-};
+use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, must, test_db};
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
@@ -117,10 +115,8 @@ impl Notes {
     /// Runs a scenario on a runtime of its own, so that the provider's background task reports to the same subscriber, and
     /// asserts that the message of each event begins with its name, by which operators find it in a log.
     fn observe(&self, scenario: impl AsyncFnOnce(LockProvider)) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(self.clone()), || {
             runtime.block_on(scenario(LockProvider::in_memory()).with_current_subscriber());
         });
@@ -184,10 +180,8 @@ fn pauses_between_polls_have_fresh_jitter() {
         let lock = polling.lock("polled").acquire_timeout(Duration::from_secs(3));
         lock.acquire().await.unwrap_err();
     });
-    let waiting = notes.events("mongolock.waiting");
-    let pauses = waiting
-        .iter()
-        .map(|event| event.fields.0["pause_ms"].parse().unwrap());
+    let waiting = notes.events("mongolock.waiting").into_iter();
+    let pauses = waiting.map(|event| event.fields.0["pause_ms"].parse().unwrap());
     let mut pauses: Vec<u64> = pauses.collect();
     // The first pauses are shorter, and a busy machine makes few of them.
     assert!(pauses.len() > 15, "{pauses:?}");
@@ -279,22 +273,15 @@ fn spans_have_the_template_of_the_name() {
         notes.spans(span).into_iter().map(fields).collect()
     };
     let some = |name: &str, template: &str| (name.to_owned(), Some(template.to_owned()));
-    let (outer, nested) = (
-        some("report:7", "report:<id>"),
-        some("report:7", "report:<nested>"),
-    );
+    let [outer, nested] = ["report:<id>", "report:<nested>"].map(|template| some("report:7", template));
     let plain = ("plain".to_owned(), None);
     assert_eq!(templates("mongolock.acquire"), [outer.clone(), plain]);
     assert_eq!(templates("mongolock.hold"), [outer, nested]);
 }
 
 fn levels_of_events(notes: &Notes) {
-    for (event, level) in [
-        ("mongolock.acquired", Level::DEBUG),
-        ("mongolock.waiting", Level::DEBUG),
-        ("mongolock.released", Level::DEBUG),
-    ] {
-        assert_eq!(notes.events(event)[0].metadata.level(), &level);
+    for event in ["mongolock.acquired", "mongolock.waiting", "mongolock.released"] {
+        assert_eq!(notes.events(event)[0].metadata.level(), &Level::DEBUG);
     }
     let events = &notes.0.lock().unwrap().events;
     let is_loud = events.iter().any(|event| *event.metadata.level() <= Level::INFO);
@@ -354,10 +341,8 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
 #[test]
 fn losses_are_warnings_with_their_reason() {
     let notes = observed(async |provider| {
-        let lock = provider
-            .lock("expired")
-            .expiry(Duration::from_millis(150))
-            .max_hold(Duration::ZERO);
+        let lock = provider.lock("expired").expiry(Duration::from_millis(150));
+        let lock = lock.max_hold(Duration::ZERO);
         let guard = lock.acquire().await.unwrap();
         guard.lost().await;
         drop(guard);
@@ -396,8 +381,6 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
             let db = test_db().await;
             let provider = LockProvider::new(db.database());
             let guard = provider.lock(name).once().acquire().await.unwrap();
-            // Its builder claims a lock by the same command.
-            assert_eq!(provider.admin().index_state().await, IndexState::Ready);
             let refusing = FailPoint::on(&["findAndModify"]).error_code(code).times(1);
             let refusing = must(refusing.enable_for(&db).await);
             let ended = guard.done().await;
@@ -450,19 +433,15 @@ fn forced_releases_are_events() {
 async fn write_stale() {
     let db = test_db().await;
     let reports = db.database().collection::<Document>("reports");
-    reports
-        .insert_one(doc! { "_id": 1, "fencingToken": 10 })
-        .await
-        .unwrap();
+    let stored = reports.insert_one(doc! { "_id": 1, "fencingToken": 10 });
+    stored.await.unwrap();
     let late = reports.fenced(FencingToken::from(9));
     late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
 }
 
 #[test]
 fn a_stale_write_is_a_warning() {
-    let notes = observed(async |_| {
-        write_stale().await;
-    });
+    let notes = observed(async |_| write_stale().await);
     let NotedEvent { metadata, fields, .. } = &notes.events("mongolock.stale")[0];
     assert_eq!(metadata.level(), &Level::WARN);
     assert_eq!((&*fields.0["lock.token"], &*fields.0["seen"]), ("9", "10"));
@@ -535,9 +514,8 @@ fn a_renewal_that_waits_for_a_connection_is_reported() {
         let database = must(db.connect_again().await);
         let provider = LockProvider::builder(&database).expiry(EXPIRY).build().unwrap();
         let guard = provider.lock("held").await.unwrap();
-        let blocking = FailPoint::on(&["ping"])
-            .always()
-            .block(EXPIRY + Duration::from_secs(2));
+        let blocking = FailPoint::on(&["ping"]).always();
+        let blocking = blocking.block(EXPIRY + Duration::from_secs(2));
         let point = must(blocking.enable_for(&db).await);
         let pings = (0..10).map(|_| database.run_command(doc! { "ping": 1 }).into_future());
         join_all(pings).await;

@@ -25,10 +25,8 @@ fn sections(page: &str) -> BTreeMap<String, String> {
         for part in ["- **Look**: ", "- **Do**: ", "- **Harmless**: "] {
             assert_eq!(text.matches(part).count(), 1, "{heading}: {part}");
         }
-        let address = format!(
-            "{DOCUMENTATION}guide/troubleshooting/index.html#{}",
-            slug(heading)
-        );
+        let slug = slug(heading);
+        let address = format!("{DOCUMENTATION}guide/troubleshooting/index.html#{slug}");
         let earlier = sections.insert(alert.to_owned(), address);
         assert_eq!(earlier, None, "{alert} has two sections");
     }

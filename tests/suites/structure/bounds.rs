@@ -70,10 +70,8 @@ fn room(source: &Path, file: &Path) -> String {
 /// not every change of a line changes the table.
 fn wrong(what: &str, sizes: &BTreeMap<String, usize>, bounds: &[(&str, usize)]) -> Vec<String> {
     let bound_of = |name: &str| {
-        bounds
-            .iter()
-            .find(|(bounded, _)| *bounded == name)
-            .map(|(_, bound)| *bound)
+        let bound = bounds.iter().find(|(bounded, _)| *bounded == name);
+        bound.map(|(_, bound)| *bound)
     };
     let is_right = |size: usize, bound: usize| size <= bound && size + bound / 50 + 3 >= bound;
     let measured = sizes.iter().filter_map(|(name, size)| match bound_of(name) {

@@ -29,10 +29,8 @@ fn links(text: &str, is_rust: bool) -> Vec<(usize, String)> {
         is_code ^= line.starts_with("```");
         let prose: String = line.split('`').step_by(2).filter(|_| !is_code).collect();
         let definition = prose.split_once("]: ").filter(|_| prose.starts_with('['));
-        let targets = definition
-            .map(|(_, target)| target)
-            .into_iter()
-            .chain(prose.split("](").skip(1));
+        let defined = definition.map(|(_, target)| target).into_iter();
+        let targets = defined.chain(prose.split("](").skip(1));
         let targets = targets.filter_map(|target| target.split([' ', ')']).next());
         found.extend(targets.map(|target| (number, target.to_owned())));
     }
@@ -120,10 +118,8 @@ fn links_lead_to_pages_and_headings_that_exist() {
         for (line, target) in links(&text, has_kind(&file, "rs")) {
             count += 1;
             if !leads_somewhere(&target, is_shown.then_some(&file)) {
-                problems.push(format!(
-                    "{}:{line}: `{target}` leads nowhere from here",
-                    file.display()
-                ));
+                let file = file.display();
+                problems.push(format!("{file}:{line}: `{target}` leads nowhere from here"));
             }
         }
     }
@@ -158,10 +154,8 @@ fn links_of_the_macros_lead_to_items_of_the_library() {
             let declaration = format!("\npub {kind} {name}");
             let is_item = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric());
             if !is_macro && !sources.split(&declaration).skip(1).any(is_item) {
-                problems.push(format!(
-                    "{}:{line}: the library has no {kind} {name}",
-                    file.display()
-                ));
+                let file = file.display();
+                problems.push(format!("{file}:{line}: the library has no {kind} {name}"));
             }
         }
     }

@@ -57,10 +57,8 @@ impl Source {
 
     /// The number of lines of code from one line up to another one.
     fn size_of(&self, begin: usize, end: usize) -> usize {
-        self.is_code[begin..end]
-            .iter()
-            .filter(|is_code| **is_code)
-            .count()
+        let lines = self.is_code[begin..end].iter();
+        lines.filter(|is_code| **is_code).count()
     }
 }
 
@@ -104,10 +102,8 @@ pub(crate) fn sources(workspace: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for path in entries.map(|entry| entry.expect("the folder can be read").path()) {
-            let name = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .unwrap_or_default();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.unwrap_or_default();
             let is_hidden = name.starts_with('.') || name == "target";
             let is_source = path.extension().is_some_and(|ending| ending == "rs");
             if path.is_dir() && !is_hidden {

@@ -80,10 +80,9 @@ async fn a_done_lock_answers_at_once(fixture: Fixture) {
     assert!(plain.try_acquire().await.unwrap().is_none());
     let waited = plain.acquire_timeout(Duration::from_secs(1)).acquire().await;
     let is_owner = |holder: &str| holder == "ours";
-    assert!(
-        matches!(&waited, Err(LockError::Timeout { holder, .. }) if holder.as_deref().is_some_and(is_owner)),
-        "{waited:?}"
-    );
+    let is_named =
+        matches!(&waited, Err(LockError::Timeout { holder, .. }) if holder.as_deref().is_some_and(is_owner));
+    assert!(is_named, "{waited:?}");
     let end = info(&ours, "periods").await.expires_at.timestamp_millis();
     assert_eq!(end.rem_euclid(i64::try_from(LONG.as_millis()).unwrap()), 0);
     let tick = info(&ours, "tick").await;

@@ -64,11 +64,8 @@ async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
     assert_eq!(seen.owner.as_deref(), Some("crashed"));
     let expired = LockFilter::new().state(LockState::Expired);
     assert_eq!(provider.admin().list(expired).await.unwrap().len(), 3);
-    let waited = provider
-        .lock("one")
-        .acquire_timeout(Duration::from_secs(1))
-        .acquire()
-        .await;
+    let waiting = provider.lock("one").acquire_timeout(Duration::from_secs(1));
+    let waited = waiting.acquire().await;
     let Err(LockError::Timeout {
         holder, remaining, ..
     }) = waited
