@@ -1,25 +1,31 @@
-//! Sends the commands of the core, in the order of its decisions.
+//! Takes events: the core decides, and its commands are sent in the order of its decisions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::after;
 use super::clock::duration;
 use super::ends::Ends;
-use super::state::{Command, Engine, Event};
+use super::reports::EngineReport;
+use super::state::{Command, Decider, Engine, Event, Lease, System};
 use super::stream::watch;
 use super::words::{fault, no_reply};
 use crate::core::limits::NO_REPLY;
-use crate::core::{Key, Saw, Span, Time};
+use crate::core::{self, Effect, Key, Notice, Saw, Span, Time};
 use crate::protocol::{Name, RowOrder};
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
 use crate::timing::REFUSAL_LIMIT;
 use crate::{LockError, permit_id};
+
+/// The greatest number of names for which a provider remembers that a warning was reported once.
+const MOST_WARNINGS: usize = 1000;
 
 /// A command that has a reply.
 #[derive(Clone, Copy)]
@@ -32,6 +38,61 @@ struct SentCommand {
 }
 
 impl Engine {
+    /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
+    pub(crate) fn apply(self: &Arc<Self>, event: Event) -> Option<Key> {
+        if self.is_forked() {
+            return None;
+        }
+        self.take(event)
+    }
+
+    /// The same without the check for a forked process, which is a system call.
+    pub(super) fn take(self: &Arc<Self>, event: Event) -> Option<Key> {
+        let waiter = self.decide(event);
+        self.send();
+        after::run();
+        waiter
+    }
+
+    /// Leases are set and commands queued before another thread can decide.
+    pub(super) fn decide(&self, event: Event) -> Option<Key> {
+        let mut decider = lock(&self.core);
+        let Decider {
+            core,
+            warned,
+            renewed,
+        } = &mut *decider;
+        let now = self.now();
+        let waiter = core.handle(now, &mut System, event);
+        // Holds whose caller was dropped end here.
+        let mut returned = Vec::new();
+        loop {
+            for effect in core.take_effects() {
+                match effect {
+                    Effect::Notify(lease, notice) => {
+                        if let Notice::Extended(_) = notice {
+                            *renewed = Some(now);
+                        }
+                        returned.extend(lease.note(now, notice));
+                    }
+                    Effect::Report(report) if is_new(warned, &report) => {
+                        after::report(EngineReport::Core(report));
+                    }
+                    Effect::Report(_) => {}
+                    command => lock(&self.commands).waiting.push_back(command),
+                }
+            }
+            let Some(event) = returned.pop() else { break };
+            core.handle(now, &mut System, event);
+        }
+        if let Some(at) = core.next_due()
+            && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
+        {
+            self.rearmed.notify_one();
+        }
+        waiter
+    }
+
     /// Sends the queued commands, unless another thread is sending them. Replies that arrive
     /// at once are decided on here.
     pub(super) fn send(self: &Arc<Self>) {
@@ -87,6 +148,14 @@ impl Engine {
         let fault = fault(failed, flight.limit, flight.is_group, refused_for);
         Event::Ran(flight.key, Err(fault))
     }
+}
+
+/// Whether a report is new: a warning is reported once for each name, for [`MOST_WARNINGS`] names at most.
+fn is_new(warned: &mut HashSet<Arc<str>>, report: &core::Report<Arc<Lease>>) -> bool {
+    let core::Report::PermitsDiffer(name, ..) = report else {
+        return true;
+    };
+    warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
 }
 
 impl SentCommand {

@@ -1,7 +1,7 @@
-//! The state that all clones of a provider share, and how an event is applied.
+//! The state that all clones of a provider share, and its shutdown.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -11,11 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::after;
 use super::clock::{Clock, duration};
-use super::reports::EngineReport;
 use super::state::{Decider, Engine, Event, Lease, Queue, System};
-use crate::core::{self, Conf, Core, Effect, Key, Luck, MS, Notice, Places, Time};
+use crate::core::{Conf, Core, Luck, MS, Places, Time};
 use crate::home::Home;
 use crate::meter::Meter;
 use crate::options::Config;
@@ -24,9 +22,6 @@ use crate::store::{Store, millis};
 use crate::sync::lock;
 use crate::task;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
-
-/// The greatest number of names for which a provider remembers that a warning was reported once.
-const MOST_WARNINGS: usize = 1000;
 
 impl Luck for System {
     fn id(&mut self) -> u64 {
@@ -51,14 +46,6 @@ fn random() -> u64 {
         return fastrand::u64(..);
     }
     Uuid::new_v4().as_u64_pair().1
-}
-
-/// Whether a report is new: a warning is reported once for each name, for [`MOST_WARNINGS`] names at most.
-fn is_new(warned: &mut HashSet<Arc<str>>, report: &core::Report<Arc<Lease>>) -> bool {
-    let core::Report::PermitsDiffer(name, ..) = report else {
-        return true;
-    };
-    warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
 }
 
 impl Engine {
@@ -124,61 +111,6 @@ impl Engine {
     /// Whether this process was forked from that of the provider: its calls fail, and its drops do nothing.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.process
-    }
-
-    /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
-    pub(crate) fn apply(self: &Arc<Self>, event: Event) -> Option<Key> {
-        if self.is_forked() {
-            return None;
-        }
-        self.take(event)
-    }
-
-    /// The same without the check for a forked process, which is a system call.
-    pub(super) fn take(self: &Arc<Self>, event: Event) -> Option<Key> {
-        let waiter = self.decide(event);
-        self.send();
-        after::run();
-        waiter
-    }
-
-    /// Leases are set and commands queued before another thread can decide.
-    pub(super) fn decide(&self, event: Event) -> Option<Key> {
-        let mut decider = lock(&self.core);
-        let Decider {
-            core,
-            warned,
-            renewed,
-        } = &mut *decider;
-        let now = self.now();
-        let waiter = core.handle(now, &mut System, event);
-        // Holds whose caller was dropped end here.
-        let mut returned = Vec::new();
-        loop {
-            for effect in core.take_effects() {
-                match effect {
-                    Effect::Notify(lease, notice) => {
-                        if let Notice::Extended(_) = notice {
-                            *renewed = Some(now);
-                        }
-                        returned.extend(lease.note(now, notice));
-                    }
-                    Effect::Report(report) if is_new(warned, &report) => {
-                        after::report(EngineReport::Core(report));
-                    }
-                    Effect::Report(_) => {}
-                    command => lock(&self.commands).waiting.push_back(command),
-                }
-            }
-            let Some(event) = returned.pop() else { break };
-            core.handle(now, &mut System, event);
-        }
-        if let Some(at) = core.next_due()
-            && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
-        {
-            self.rearmed.notify_one();
-        }
-        waiter
     }
 
     /// The holds of this provider.

@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 use super::info::info;
 use super::mongo::fields::sight;
 use super::reply;
-use super::run::damage;
+use super::rows::damage;
 use crate::LockError;
 use crate::duration::millis;
 use crate::protocol::{Reply, Row, Then, When};

@@ -1,6 +1,5 @@
 pub(super) mod encoder;
 pub(super) mod fields;
-mod rows;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -119,7 +118,7 @@ impl MongoStore {
     }
 
     /// Notes what the outcome of rows says: whether the server refuses the user, and whether it refuses releases.
-    fn note(&self, then: &Then, ran: &Result<Vec<Reply>, NotRun>) {
+    pub(super) fn note(&self, then: &Then, ran: &Result<Vec<Reply>, NotRun>) {
         let has_ended = |reply: &Reply| reply.is_applied != Some(false);
         let mut shown = lock(&self.shown);
         match (then, ran) {

@@ -35,9 +35,9 @@ const ROOMS: &[(&str, usize)] = &[
     ("provider", 260),
     ("run", 275),
     ("single files", 1747),
-    ("store", 1627),
+    ("store", 1713),
     ("store/memory", 137),
-    ("store/mongo", 591),
+    ("store/mongo", 489),
     ("timing", 30),
 ];
 

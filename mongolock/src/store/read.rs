@@ -1,67 +1,21 @@
-//! Runs rows, and reads documents. Each command is sent at once: the core has checked that one more may be in flight.
+//! Reads documents for waiters and operators, and releases what an operator has read.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use super::Store;
-use super::error::{any_of, of_change, unfit};
 use super::look::{ALL, Found, Looked};
-use super::reply::NotRun;
 use crate::LockError;
-use crate::duration::{from_millis, millis};
+use crate::duration::millis;
 use crate::meter::CommandKind;
-use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, When};
+use crate::protocol::{Name, Row, RowOrder, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
-use crate::{task, trace};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
 pub(crate) const PAGE_SIZE: u32 = 1000;
 
 impl Store {
-    /// Runs these rows with this limit at the server. After an error some of them may have been
-    /// applied.
-    pub(crate) async fn run(
-        &self,
-        rows: &[Row],
-        order: RowOrder,
-        limit: Duration,
-    ) -> Result<Vec<Reply>, NotRun> {
-        let ran = match self {
-            Self::Mongo(store) => {
-                let command = pin!(store.run(kind(&rows[0]), rows, order, limit));
-                noting_wait(rows, command).await
-            }
-            Self::Memory(store) => Ok(store.run(rows, order)),
-            #[cfg(test)]
-            Self::Simulated(link) => link.run(rows, order, limit).await,
-        };
-        let replies = ran.map_err(|not_run| NotRun {
-            error: of_change(&any_of(rows), not_run.error),
-            ..not_run
-        })?;
-        match rows.iter().zip(&replies).find_map(damage) {
-            Some(damage) => Err(damage.into()),
-            None => Ok(replies),
-        }
-    }
-
-    /// Runs these rows for a caller outside of the core. If there is no reply two seconds after their time limit, their
-    /// connection must be dead.
-    pub(crate) async fn change(
-        &self,
-        rows: &[Row],
-        order: RowOrder,
-        limit: Duration,
-    ) -> Result<Vec<Reply>, LockError> {
-        // The future is on the heap, because otherwise each calling function would contain it.
-        let running = Box::pin(self.run(rows, order, limit));
-        task::within(limit, async { running.await.map_err(|not_run| not_run.error) }).await
-    }
-
     /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal. The store notes the outcome.
     pub(crate) async fn ask_again(&self) {
         if let Some(store) = self.mongo().filter(|_| self.shown().refusal.is_some()) {
@@ -134,43 +88,4 @@ impl Store {
         let replies = self.change(&[row], RowOrder::Each, COMMAND_LIMIT).await?;
         Ok(replies[0].is_applied == Some(true))
     }
-}
-
-/// The name of the command of these rows in metrics.
-fn kind(row: &Row) -> CommandKind {
-    match row.then {
-        Then::Claim { .. } | Then::Adopt { .. } => CommandKind::Acquire,
-        Then::Renew { .. } | Then::Extend { .. } => CommandKind::Renew,
-        Then::Force => CommandKind::Admin,
-        Then::End { .. } | Then::Mark { .. } | Then::Rename { .. } => CommandKind::Release,
-    }
-}
-
-/// Runs a command, and reports renewals that wait for a connection for a third of the lease.
-async fn noting_wait<T>(rows: &[Row], mut command: impl Future<Output = T> + Unpin) -> T {
-    let Then::Renew { expiry } = rows[0].then else {
-        return command.await;
-    };
-    let longest = from_millis(expiry) / 3;
-    if let Ok(reply) = timeout(longest, &mut command).await {
-        return reply;
-    }
-    if !task::is_served() {
-        trace::renewal_waiting(rows.len(), &rows[0].name, longest);
-    }
-    command.await
-}
-
-/// The error for a damaged document that a claim has found or changed.
-pub(super) fn damage((row, reply): (&Row, &Reply)) -> Option<LockError> {
-    let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
-        return None;
-    };
-    let sight = reply.sight.as_ref().filter(|sight| !sight.has(""))?;
-    let (end, token) = (&sight.document.expires_at, &sight.document.token);
-    if sight.has(id) && token.long().is_none() {
-        return Some(unfit(&row.name, "fencingToken", token, "a 64-bit integer"));
-    }
-    let unfit = || unfit(&row.name, "expiresAt", end, "a date");
-    end.date().is_none().then(unfit)
 }

@@ -1,26 +1,71 @@
-//! Runs rows on the server: one row with one command; several rows with one update, and with a query if its totals do
-//! not show the result of each row.
+//! Runs rows: one row with one command; several rows with one update, and with a query if its totals do not show the result
+//! of each row. Each command is sent at once: the core has checked that one more may be in flight.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, doc};
+use tokio::time::timeout;
 
-use super::MongoStore;
-use super::encoder::by_server;
-use super::fields::sight;
-use crate::LockError;
+use super::error::{any_of, corrupt, of_change, unfit};
+use super::look::{ALL, Looked};
+use super::mongo::encoder::by_server;
+use super::mongo::fields::sight;
+use super::reply::NotRun;
+use super::{MongoStore, Store};
+use crate::duration::from_millis;
 use crate::meter::CommandKind;
 use crate::protocol::{Name, Reply, Row, RowOrder, Sight, Then, apply};
-use crate::store::error::corrupt;
-use crate::store::look::{ALL, Looked};
-use crate::store::reply::NotRun;
 use crate::timing::COMMAND_LIMIT;
+use crate::{LockError, task, trace};
+
+impl Store {
+    /// Runs these rows with this limit at the server. After an error some of them may have been
+    /// applied.
+    pub(crate) async fn run(
+        &self,
+        rows: &[Row],
+        order: RowOrder,
+        limit: Duration,
+    ) -> Result<Vec<Reply>, NotRun> {
+        let ran = match self {
+            Self::Mongo(store) => {
+                let command = pin!(store.run(kind(&rows[0]), rows, order, limit));
+                noting_wait(rows, command).await
+            }
+            Self::Memory(store) => Ok(store.run(rows, order)),
+            #[cfg(test)]
+            Self::Simulated(link) => link.run(rows, order, limit).await,
+        };
+        let replies = ran.map_err(|not_run| NotRun {
+            error: of_change(&any_of(rows), not_run.error),
+            ..not_run
+        })?;
+        match rows.iter().zip(&replies).find_map(damage) {
+            Some(damage) => Err(damage.into()),
+            None => Ok(replies),
+        }
+    }
+
+    /// Runs these rows for a caller outside of the core. If there is no reply two seconds after their time limit, their
+    /// connection must be dead.
+    pub(crate) async fn change(
+        &self,
+        rows: &[Row],
+        order: RowOrder,
+        limit: Duration,
+    ) -> Result<Vec<Reply>, LockError> {
+        // The future is on the heap, because otherwise each calling function would contain it.
+        let running = Box::pin(self.run(rows, order, limit));
+        task::within(limit, async { running.await.map_err(|not_run| not_run.error) }).await
+    }
+}
 
 impl MongoStore {
     /// Runs these rows.
-    pub(in crate::store) async fn run(
+    pub(super) async fn run(
         &self,
         kind: CommandKind,
         rows: &[Row],
@@ -85,7 +130,7 @@ impl MongoStore {
     }
 
     /// Sends a command that needs the rights of an acquire and writes nothing: its `$switch` has no branch for any document.
-    pub(in crate::store) async fn ask_for_rights(&self) {
+    pub(super) async fn ask_for_rights(&self) {
         let never = doc! { "case": { "$eq": ["$_id", Bson::Null] }, "then": "$$ROOT" };
         let change = doc! { "$replaceWith": { "$switch": { "branches": [never] } } };
         let update = doc! { "q": { "_id": "" }, "u": [change], "upsert": true };
@@ -120,4 +165,43 @@ fn applied(row: &Row, before: Sight) -> Result<Reply, LockError> {
         is_applied: Some(is_applied.ok_or_else(|| corrupt(&row.name, problem.into()))?),
         sight: document.map(|document| Sight { document, now }),
     })
+}
+
+/// The name of the command of these rows in metrics.
+fn kind(row: &Row) -> CommandKind {
+    match row.then {
+        Then::Claim { .. } | Then::Adopt { .. } => CommandKind::Acquire,
+        Then::Renew { .. } | Then::Extend { .. } => CommandKind::Renew,
+        Then::Force => CommandKind::Admin,
+        Then::End { .. } | Then::Mark { .. } | Then::Rename { .. } => CommandKind::Release,
+    }
+}
+
+/// Runs a command, and reports renewals that wait for a connection for a third of the lease.
+async fn noting_wait<T>(rows: &[Row], mut command: impl Future<Output = T> + Unpin) -> T {
+    let Then::Renew { expiry } = rows[0].then else {
+        return command.await;
+    };
+    let longest = from_millis(expiry) / 3;
+    if let Ok(reply) = timeout(longest, &mut command).await {
+        return reply;
+    }
+    if !task::is_served() {
+        trace::renewal_waiting(rows.len(), &rows[0].name, longest);
+    }
+    command.await
+}
+
+/// The error for a damaged document that a claim has found or changed.
+pub(super) fn damage((row, reply): (&Row, &Reply)) -> Option<LockError> {
+    let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
+        return None;
+    };
+    let sight = reply.sight.as_ref().filter(|sight| !sight.has(""))?;
+    let (end, token) = (&sight.document.expires_at, &sight.document.token);
+    if sight.has(id) && token.long().is_none() {
+        return Some(unfit(&row.name, "fencingToken", token, "a 64-bit integer"));
+    }
+    let unfit = || unfit(&row.name, "expiresAt", end, "a date");
+    end.date().is_none().then(unfit)
 }
