@@ -6,6 +6,7 @@
 
 mod archive;
 mod connections;
+mod deployments;
 mod doctor;
 mod end;
 mod faults;
@@ -21,7 +22,6 @@ mod operators;
 mod patience;
 mod records;
 mod scene;
-mod set_ups;
 mod signals;
 mod terminal;
 mod watch;

@@ -1,13 +1,14 @@
-//! Elections, killed and stopped members, and a lost majority, one after the other in one set.
+//! Elections, killed and stopped members, a lost majority, and a set without a primary.
 
 use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{LockError, LockEventKind, LockEvents, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, until};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::health::{BOUND, until_ready};
 use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, patient};
 
 #[tokio::test]
@@ -168,4 +169,55 @@ async fn claims_that_are_cancelled_during_a_failover_hold_no_lock_after_it(
     let took = over.elapsed();
     let soon = took < Duration::from_secs(10);
     assert!(soon, "the last one was free after {took:?}");
+}
+
+/// The primary is silent and still counts as one to the driver, so another member has to be asked; the set elects another
+/// primary only after several checks. Then that one is killed: the third member is alone. It replies to a direct connection,
+/// and takes no write.
+#[tokio::test]
+async fn a_set_without_a_primary_is_reachable() {
+    let options = ServerOptions::three_members().election_timeout(Duration::from_secs(10));
+    let server = must(Server::start(options).await);
+    let provider = LockProvider::connect(server.uri()).await.unwrap();
+    until_ready(&provider).await;
+    assert!(provider.health().await.has_primary);
+    let silent = must(server.primary().await);
+    must(silent.stop());
+    let has_none = async || {
+        let begun = Instant::now();
+        let health = provider.health().await;
+        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+        assert!(health.is_reachable, "{health:?}");
+        (!health.has_primary).then_some(())
+    };
+    must(eventually(AMPLE, "a silent primary", has_none).await);
+    until("election", async || provider.health().await.has_primary).await;
+
+    let other = || async { server.secondaries().await.first().copied() };
+    let secondary = must(eventually(AMPLE, "a secondary", other).await);
+    let primary = must(server.primary().await);
+    must(primary.kill().await);
+    let says_so = async || {
+        let health = provider.health().await;
+        let lock = provider.lock("free").acquire_timeout(Duration::from_secs(1));
+        let text = lock.acquire().await.unwrap_err().to_string();
+        let down = format!("{} (Connection refused)", primary.address());
+        let up = format!("{} (RsSecondary)", secondary.address());
+        let told = text.starts_with("MongoDB has no primary: ") && text.contains(&down) && text.contains(&up);
+        (told && health.is_reachable && !health.has_primary).then_some(())
+    };
+    must(eventually(AMPLE, "a set without a primary", says_so).await);
+    assert!(!provider.is_ready().await);
+    let direct = format!("mongodb://{}/?directConnection=true", secondary.address());
+    let direct = LockProvider::new(&connect(&direct, "app").await);
+    until("a refused write", async || {
+        let lock = direct.lock("free").acquire_timeout(Duration::from_secs(1));
+        let text = lock.acquire().await.unwrap_err().to_string();
+        text.contains("NotWritablePrimary")
+    })
+    .await;
+    must(primary.restart().await);
+    until_ready(&provider).await;
+    assert!(provider.health().await.has_primary);
+    must(silent.resume());
 }

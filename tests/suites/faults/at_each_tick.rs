@@ -177,7 +177,7 @@ async fn run_schedule(uri: &str, database: &Database) -> Events {
     let run = async |shift: i64| {
         let mut events = Events::default();
         loop {
-            let (part, expiry) = ("ticks::keep_schedule", Duration::from_secs(2));
+            let (part, expiry) = ("at_each_tick::keep_schedule", Duration::from_secs(2));
             let mut command = command(part, uri, database.name(), expiry);
             command.envs(wrong(&shim, shift));
             let mut process = Actor::start(command);
