@@ -96,15 +96,8 @@ pub(crate) fn fault(kind: FaultKind, may_be_applied: bool) -> Fault {
 
 impl Hash for Message {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            self.process,
-            self.flight,
-            self.sent,
-            self.until,
-            self.too_old_for,
-            self.is_copy,
-        )
-            .hash(state);
+        (self.process, self.flight, self.sent, self.until).hash(state);
+        (self.too_old_for, self.is_copy).hash(state);
         std::mem::discriminant(&self.body).hash(state);
         match &self.body {
             Body::Rows(_, _, rows) => rows.hash(state),

@@ -155,11 +155,8 @@ pub(crate) fn told(setup: &Setup, steps: &[(Step, u64)]) -> Vec<String> {
             format!("{name} {:?} {:?} {left} ms", own.lock_id, own.token)
         });
         let documents: Vec<String> = documents.collect();
-        lines.push(format!(
-            "{:>9.3} s  {step:?}{message} -> {}",
-            world.seconds(),
-            documents.join(", ")
-        ));
+        let (seconds, documents) = (world.seconds(), documents.join(", "));
+        lines.push(format!("{seconds:>9.3} s  {step:?}{message} -> {documents}"));
     }
     lines
 }

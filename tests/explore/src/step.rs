@@ -151,12 +151,10 @@ impl World<'_> {
                     if self.left.cancelled > 0 && options.wants == Wants::Lease {
                         steps.push(Step::Leave(number, caller));
                     }
-                    let ends = options.ends;
-                    let ends = if holds.has_committed {
-                        &[Finish::Release]
-                    } else {
-                        ends
-                    };
+                    let mut ends = options.ends;
+                    if holds.has_committed {
+                        ends = &[Finish::Release];
+                    }
                     let finish = |finish: &Finish| match finish {
                         Finish::Detach if !self.may_detach(holds) => Finish::Release,
                         finish => *finish,
