@@ -25,10 +25,8 @@ impl Deployment {
             Ok(uri) if !uri.is_empty() => Ok(Self { uri, server: None }),
             _ => {
                 let server = Server::start(ServerOptions::single()).await?;
-                Ok(Self {
-                    uri: server.uri(),
-                    server: Some(server),
-                })
+                let (uri, server) = (server.uri(), Some(server));
+                Ok(Self { uri, server })
             }
         }
     }

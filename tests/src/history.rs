@@ -124,10 +124,9 @@ impl History {
     #[must_use]
     pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
         let events = self.events.iter().cloned();
-        let events = events.filter(|event| event.is_of_process() || is_meant(event.task));
-        Self {
-            events: events.collect(),
-        }
+        let is_kept = |event: &Event| event.is_of_process() || is_meant(event.task);
+        let events = events.filter(is_kept).collect();
+        Self { events }
     }
 
     /// The steps in the order of their times. Steps of one time stay in the order in which they were added.

