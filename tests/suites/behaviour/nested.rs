@@ -112,12 +112,12 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     });
     let (first, second) = provider.scope(pair).await.unwrap();
     first.unwrap();
-    let is_sibling = |holder: &str| holder == "siblings";
-    assert!(
-        matches!(&second, Err(LockError::Busy { name, holder, .. })
-            if name == "pair" && holder.as_deref().is_some_and(is_sibling)),
-        "{second:?}"
-    );
+    match second {
+        Err(LockError::Busy { name, holder, .. }) => {
+            assert_eq!((&*name, holder.as_deref()), ("pair", Some("siblings")));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {

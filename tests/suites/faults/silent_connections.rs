@@ -31,9 +31,8 @@ async fn a_claim_that_was_given_up_is_released() {
             assert!(matches!(error, LockError::Mongo(_)), "{error}");
             assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
             let next = if is_rival { it.rival() } else { it.provider.clone() };
-            timeout(FREED, assert_free(&next, "silent"))
-                .await
-                .expect("it is released");
+            let freed = timeout(FREED, assert_free(&next, "silent")).await;
+            freed.expect("it is released");
             let silent = releases.map_or(0, |releases| releases.hits());
             assert_eq!((claim.hits(), silent), (1, silent_releases));
         }),
@@ -46,9 +45,8 @@ async fn a_claim_that_was_given_up_is_released() {
 #[tokio::test]
 async fn a_request_without_a_reply_delays_a_shutdown_for_seconds_only() {
     let it = Proxied::start(DEFAULT_EXPIRY).await;
-    let swallowed = it
-        .proxy
-        .inject(Fault::swallow_request().command(Purpose::Acquire));
+    let fault = Fault::swallow_request().command(Purpose::Acquire);
+    let swallowed = it.proxy.inject(fault);
     assert_free(&it.provider, "silent").await;
     assert_eq!(swallowed.hits(), 1);
     let begun = Instant::now();
