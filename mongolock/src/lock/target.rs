@@ -17,7 +17,7 @@ const MOST_PERMITS: u32 = 1000;
 /// The lock of a name, the locks of several names, or a permit of a semaphore.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// The names in their order, each once.
+    /// The names in their order, each once. Only a set without names, which [`check`](Self::check) refuses, has none.
     pub(super) names: Few<RenderedName>,
     /// The index of the name that represents all in errors, metrics and spans: the one that the caller has written first.
     pub(super) title: usize,

@@ -28,7 +28,7 @@ pub(crate) struct RenderedName {
     pub(crate) template: Option<&'static str>,
 }
 
-/// Why a name could not be rendered.
+/// A flaw of a name that its text does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// The text was cut at [`MAX_BYTES`]. What was kept can be shorter than that, because a character is never cut.
