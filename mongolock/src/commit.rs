@@ -132,7 +132,7 @@ impl LockContext {
     /// # Cancel safety
     ///
     /// As that of [`commit`](Self::commit). If the outcome is unknown, or the future is dropped, the work may be marked as
-    /// done. Other processes can then acquire the lock when the mark ends, even if the lease ends later. End the body, and do
+    /// done. Other callers can then acquire the lock when the mark ends, even if the lease ends later. End the body, and do
     /// nothing more under the lock.
     ///
     /// # Panics

@@ -363,13 +363,14 @@ impl LockProvider {
             let sent = task::start(command(Arc::clone(store), handle.clone()));
             let error = match timeout(NO_REPLY, sent).await {
                 Ok(Ok(reply)) if has_found(&reply) || !may_come_back => return Ok((reply, is_repetition)),
-                Ok(Ok(_)) => {
-                    questions -= 1;
-                    repetitions.next().await;
-                    continue;
-                }
-                Ok(Err(error)) => error,
-                Err(_) => store.no_reply(request, begun.elapsed()),
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(store.no_reply(request, begun.elapsed())),
+            };
+            let Some(error) = error else {
+                questions -= 1;
+                repetitions.next().await;
+                continue;
             };
             is_repetition |= error.may_be_applied();
             let is_useless = error.meaning().is_final() || error.is_closed();

@@ -3,7 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The values of a lock, or those of a set: one for each of its names. There is at least one.
+/// The values of a lock, or those of a set: one for each of its names. There is at least one, except in the target of
+/// a set without names, which is refused.
 #[derive(Debug, Clone)]
 pub(crate) enum Few<T> {
     One([T; 1]),

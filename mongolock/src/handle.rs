@@ -11,8 +11,9 @@ use uuid::Uuid;
 use crate::duration::in_millis;
 use crate::name::RenderedName;
 use crate::options::{self, MOST_NAMES, Once};
+use crate::permit_id::{self, MOST_PERMITS};
 use crate::protocol::Id;
-use crate::{FencingToken, LockError, permit_id};
+use crate::{FencingToken, LockError};
 
 /// The beginning of every text. If the form of the document changes, the number changes.
 const PREFIX: &str = "mlh1.";
@@ -91,7 +92,7 @@ impl LeaseHandle {
 
     /// The names of the locks in their order, or the name of the semaphore.
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.0.lease.ids.iter().map(|id| permit_id::shown(id))
+        self.0.lease.ids.iter().map(|id| permit_id::name(id))
     }
 
     /// The number of the permit, if it is the handle of a [`Permit`](crate::Permit), which
@@ -127,7 +128,7 @@ impl LeaseHandle {
 
     /// The name that represents the lease in errors.
     pub(crate) fn name(&self) -> &str {
-        permit_id::shown(&self.0.lease.ids[self.0.lease.title])
+        permit_id::name(&self.0.lease.ids[self.0.lease.title])
     }
 
     /// Returns an error if the locks are in another collection.
@@ -219,7 +220,7 @@ pub(crate) struct Detached {
     pub(crate) secret: [u64; 2],
 }
 
-/// The text of a handle.
+/// The text of a handle: the prefix, and the document as JSON in base64.
 fn written(lease: &Detached) -> String {
     let json = serde_json::to_vec(lease);
     encoded(json.expect("numbers and strings have a JSON form"))
@@ -251,11 +252,14 @@ fn read(text: &str) -> Result<Detached, String> {
 
 impl Detached {
     fn check(&self) -> Result<(), String> {
-        let (names, ids) = (self.ids.iter().map(|id| permit_id::shown(id)), &self.ids);
+        let (names, ids) = (self.ids.iter().map(|id| permit_id::name(id)), &self.ids);
         let are_ordered = (1..=MOST_NAMES).contains(&ids.len()) && ids.is_sorted_by(|id, next| id < next);
-        let are_locks = ids.len() == 1 || ids.iter().all(|id| permit_id::number(id).is_none());
+        let most = if ids.len() == 1 { MOST_PERMITS } else { 0 };
+        let are_of_kind = ids
+            .iter()
+            .all(|id| permit_id::number(id).is_none_or(|number| number < most));
         let is_complete = self.tokens.len() == ids.len() && self.title < ids.len();
-        if !are_ordered || !are_locks || !is_complete {
+        if !are_ordered || !are_of_kind || !is_complete {
             return Err("its names are not those of a lease".to_owned());
         }
         // The text is a part of errors, so it must not have control characters.

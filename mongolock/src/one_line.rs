@@ -16,7 +16,7 @@ impl Display for OneLine<'_> {
     }
 }
 
-/// The beginning of a text that is longer than this number of characters, so that a very long one does not flood a log.
+/// The text; if it has more characters than this, its beginning and `…`, so that a very long one does not flood a log.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+/// The largest number of permits: a query over all of them must stay small.
+pub(crate) const MOST_PERMITS: u32 = 1000;
+
 /// The character between the name of a semaphore and the number of a permit.
 const SEPARATOR: char = '\u{1f}';
 
@@ -43,10 +46,14 @@ pub(crate) fn number(id: &str) -> Option<u32> {
     parts(id).map(|(_, number)| number)
 }
 
-/// The name that users know: for a permit, or for all permits of a semaphore, that of the semaphore.
+/// The name that users know of a document: for a permit that of its semaphore.
+pub(crate) fn name(id: &str) -> &str {
+    parts(id).map_or(id, |(semaphore, _)| semaphore)
+}
+
+/// The same, or for the name that means all permits of a semaphore that of the semaphore.
 pub(crate) fn shown(id: &str) -> &str {
-    let semaphore = parts(id).map_or(id, |(semaphore, _)| semaphore);
-    semaphore.strip_suffix(SEPARATOR).unwrap_or(semaphore)
+    name(id).strip_suffix(SEPARATOR).unwrap_or(name(id))
 }
 
 /// The name under which calls wait for a lock: a call for a permit takes any permit of its semaphore.

@@ -135,7 +135,7 @@ pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> 
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
-/// Whether a runtime, on which a driver's client works, is another one than the caller's, and has ended.
+/// Whether this runtime is another one than the caller's, and has ended.
 pub(crate) fn has_ended(runtime: &Handle) -> bool {
     if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
         return false;

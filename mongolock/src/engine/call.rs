@@ -122,8 +122,11 @@ impl Drop for AcquireCall {
     fn drop(&mut self) {
         let engine = &self.lease.engine;
         if self.outcome == AcquireOutcome::Cancelled && !engine.is_forked() {
+            // The caller was dropped.
             let _entered = self.span.enter();
-            self.lease.leave(self.waiter).map(|event| engine.take(event));
+            if let Some(event) = self.lease.leave(self.waiter) {
+                engine.take(event);
+            }
         }
         engine.waiting.fetch_sub(1, Ordering::Relaxed);
         let ends = Measure::WaitEnds(self.outcome, self.waited());

@@ -21,7 +21,7 @@ pub(super) enum EngineReport {
 }
 
 impl EngineReport {
-    /// Reports it in the span of the call or of the hold.
+    /// Reports it: an event of a call or a hold is in its span.
     pub(super) fn tell(&self) {
         match self {
             Self::Core(core::Report::Failed(failed)) => {

@@ -86,7 +86,7 @@ impl Engine {
             keeper: OnceLock::new(),
             clock,
             home: own.or_else(|| Handle::try_current().ok()),
-            _thread: thread,
+            thread,
             armed: AtomicI64::new(i64::MAX),
             rearmed: Arc::new(Notify::new()),
             timer: Mutex::default(),
@@ -104,7 +104,11 @@ impl Engine {
 
     /// Where tasks run: in the runtime of the provider while that lives, and then in that of the caller.
     pub(crate) fn runtime(&self) -> Option<Handle> {
-        let home = self.home.clone().filter(|home| !task::has_ended(home));
+        let has_thread = self.thread.is_some();
+        let home = self
+            .home
+            .clone()
+            .filter(|home| has_thread || !task::has_ended(home));
         home.or_else(|| Handle::try_current().ok())
     }
 

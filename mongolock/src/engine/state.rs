@@ -41,8 +41,8 @@ pub(crate) struct Engine {
     pub(super) clock: Clock,
     /// The runtime of its tasks; without one, they run on the runtimes of its callers.
     pub(super) home: Option<Handle>,
-    /// The thread of a provider that has made its client.
-    pub(super) _thread: Option<Arc<Home>>,
+    /// The thread of a provider that has made its client. Its runtime lives as long as this.
+    pub(super) thread: Option<Arc<Home>>,
     /// The time of the timer in microseconds of the clock; the greatest number if no timer is set.
     pub(super) armed: AtomicI64,
     pub(super) rearmed: Arc<Notify>,

@@ -37,7 +37,7 @@ pub(super) fn failed(lease: &Lease, failure: &CallFailure, waited: Duration) -> 
     };
     let cause = match failure.cause {
         // A resumption depends only on its own lease, and no reply has shown the state of that lease.
-        Cause::Busy | Cause::Timeout if resumed != FencingToken::NONE => Cause::Unanswered,
+        Cause::Busy | Cause::Timeout if lease.about.resumes.is_some() => Cause::Unanswered,
         cause => cause,
     };
     match cause {

@@ -102,6 +102,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
         let Self { prepared, session } = self;
         match session {
             None => Box::pin(async {
+                // After this time its connection must be dead.
                 task::start(task::limited(DEAD_CONNECTION, "command", prepared?.make(None))).await
             }),
             Some(session) => Box::pin(async { prepared?.make(Some(session)).await }),

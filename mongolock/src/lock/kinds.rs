@@ -273,7 +273,7 @@ impl Lock<Permits> {
         self.check()?;
         let (store, permits) = (
             Arc::clone(&self.engine.store),
-            self.target.permits.unwrap_or_default(),
+            self.target.permits.expect("a semaphore has a number of permits"),
         );
         store.check()?;
         let group = permit_id::group(self.name());

@@ -9,17 +9,14 @@ use crate::engine::Lease;
 use crate::few::Few;
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, ensure};
-use crate::permit_id;
-
-/// The largest number of permits: a query over all of them must stay small.
-const MOST_PERMITS: u32 = 1000;
+use crate::permit_id::{self, MOST_PERMITS};
 
 /// The lock of a name, the locks of several names, or a permit of a semaphore.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// The names in their order, each once. Only a set without names, which [`check`](Self::check) refuses, has none.
     pub(super) names: Few<RenderedName>,
-    /// The index of the name that represents all in errors, metrics and spans: the one that the caller has written first.
+    /// The index of the name that represents the lock or the set in errors, metrics and spans: the one that the caller has written first.
     pub(super) title: usize,
     /// The number of permits, if the name is that of a semaphore.
     pub(crate) permits: Option<u32>,

@@ -37,7 +37,7 @@ pub(crate) enum Flaw {
     DisplayFailed(Option<&'static str>),
     /// The value of this placeholder is empty.
     Empty(&'static str),
-    /// The name ends with this time, which is none of a schedule.
+    /// The name ends with this time, which cannot be a tick: it has a fraction of a second or is out of range.
     WrongTick(SystemTime),
 }
 

@@ -133,11 +133,11 @@ impl RenderedName {
         let is_scheduled = text.is_some() && since.is_ok_and(|since| since.subsec_nanos() == 0);
         let wrong = (!is_scheduled).then_some(Flaw::WrongTick(tick));
         let name = NameBuilder {
-            flaw: wrong.or(self.flaw.as_deref().copied()),
             template: self.template,
             ..NameBuilder::new(MAX_BYTES)
         };
-        let name = name.text(&self.text).text("@");
-        name.text(&text.unwrap_or_default()).finish()
+        let mut name = name.text(&self.text).text("@").text(&text.unwrap_or_default());
+        name.flaw = wrong.or(self.flaw.as_deref().copied()).or(name.flaw);
+        name.finish()
     }
 }

@@ -205,8 +205,8 @@ impl RunningHold {
         let is_uncommitted = self.context.leases().any(|lease| !lease.has_committed());
         let reports_loss = self.on_lost == OnLost::Cancel && is_uncommitted;
         // After the release the call's own lease is over as well.
-        let mut leases = self.context.leases();
-        let lost = leases.find(|lease| lease.is_over()).map(Arc::clone);
+        let is_over = |lease: &&Arc<Lease>| lease.is_over();
+        let lost = self.context.leases().find(is_over).map(Arc::clone);
         // Whether the call has succeeded only if its lock is marked as done.
         let is_success = matches!(end, BodyEnd::Returned { is_success: true });
         let is_once = |own: &Hold| own.lease().about.options.once.is_some();

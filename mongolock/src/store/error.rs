@@ -36,7 +36,7 @@ pub(super) fn unfit(name: &str, field: &str, found: &Value, wanted: &str) -> Loc
 
 pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
-        name: permit_id::shown(name).to_owned(),
+        name: permit_id::name(name).to_owned(),
         problem,
     }
 }

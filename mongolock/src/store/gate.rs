@@ -60,6 +60,7 @@ impl MongoStore {
         let sending = pin!(async {
             let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
             if fails_in_outage || is_of_operator(kind) {
+                // After this time its connection must be dead.
                 let sent = limited(DEAD_CONNECTION, "command", command);
                 self.servers.run(fails_in_outage, sent).await
             } else {

@@ -119,7 +119,7 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
     let taken_by = lock_id::taken_by(sight.lock_id().ok_or_else(wrong_id)?);
     let wrong_token = || unfit(name, "fencingToken", &document.token, "a 64-bit integer");
     Ok(LockInfo {
-        name: permit_id::shown(name).to_owned(),
+        name: permit_id::name(name).to_owned(),
         permit: permit_id::number(name),
         owner: lock_id::owner(taken_by).map(str::to_owned),
         detached: lock_id::is_detached(taken_by),

@@ -57,7 +57,7 @@ impl Looked {
             }
             Self::Filter(filter) => info(name, sight, Duration::ZERO).is_ok_and(|info| filter.admits(&info)),
             Self::Taken(filter) => {
-                filter.admits_name(permit_id::shown(name)) && !lock_id::taken_by(id).is_empty()
+                filter.admits_name(permit_id::name(name)) && !lock_id::taken_by(id).is_empty()
             }
             Self::Owner(owner) => !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner),
         }

@@ -330,6 +330,23 @@ async fn three_swallowed_requests_do_not_fail_a_wait() {
     until_none_is_held(it.db.database(), BEFORE_EXPIRY).await;
 }
 
+/// A resumption asks only for its own lease: without a reply nothing is busy.
+#[tokio::test]
+async fn a_resumption_without_a_reply_says_so() {
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let provider = it.provider.to_builder().acquire_timeout(Duration::from_secs(3));
+    let provider = provider.build().unwrap();
+    for (act, _) in ACTS {
+        let held = act.acquire(&provider, &format!("{act:?}")).await.unwrap();
+        let handle = detach(held).await.unwrap();
+        let fault = Fault::swallow_request().command(Purpose::Resume);
+        let _swallowed = it.proxy.inject(fault.times(u32::MAX));
+        let error = resume(&provider, &handle).await.err().unwrap().to_string();
+        assert!(error.starts_with("MongoDB did not answer"), "{act:?}: {error}");
+        it.proxy.clear_faults();
+    }
+}
+
 /// B5, S4.4: what may pass is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_that_passes_changes_no_outcome() {

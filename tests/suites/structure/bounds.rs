@@ -28,7 +28,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("error", 907),
     ("guide", 22),
     ("fence", 543),
-    ("handle", 181),
+    ("handle", 185),
     ("lock", 366),
     ("name", 286),
     ("protocol", 532),

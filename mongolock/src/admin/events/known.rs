@@ -223,7 +223,7 @@ fn event(kind: LockEventKind, id: &str, hold: Option<&Taken>, at: DateTime) -> L
     LockEvent {
         at,
         kind,
-        name: permit_id::shown(id).to_owned(),
+        name: permit_id::name(id).to_owned(),
         permit,
         owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
         previous_owner: None,
@@ -235,7 +235,7 @@ fn event(kind: LockEventKind, id: &str, hold: Option<&Taken>, at: DateTime) -> L
     }
 }
 
-/// The event of a gap in the changes, the last of which before it was at the time `since`.
+/// The event of a gap in the changes; `since` is the time of the last change before it.
 pub(super) fn gap(since: Option<DateTime>, at: DateTime) -> LockEvent {
     let gap = event(LockEventKind::Gap, "", None, at);
     LockEvent { since, ..gap }
