@@ -1,62 +1,15 @@
-//! Callers that wait: how a call begins, and why it ends without its locks.
+//! Callers that wait, and why their calls end without their locks.
 
-use super::claim::Claim;
-use super::event::{CallFailure, Cause, Fault, Join, Notice, Seen, Wanted};
+use super::event::{CallFailure, Cause, Fault, Notice, Seen};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
 use super::state::{Caller, Core, Due, Room, Stage};
 use super::time::{Span, Time};
+use crate::protocol::Ms;
 use crate::protocol::text::is_mark;
-use crate::protocol::{Ms, Name};
 
 impl<C: Clone> Core<C> {
-    /// A call begins.
-    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Key {
-        let (name, width) = match wanted {
-            Wanted::Lock(name) => (name, 0),
-            Wanted::Permit(name, width) => (name, width),
-            Wanted::All(names) => {
-                let key = self.add_caller(now, join, names, 0);
-                self.advance(now, key);
-                return key;
-            }
-            Wanted::Leases(leases, rest) => return self.resume(now, leases, rest, join),
-        };
-        let room = self.room_of(name);
-        let key = self.add_caller(now, join, Vec::new(), width);
-        self.enter(now, key, room);
-        self.touch(now, room);
-        key
-    }
-
-    pub(super) fn add_caller(&mut self, now: Time, join: Join<C>, names: Vec<Name>, width: u32) -> Key {
-        let caller = Caller {
-            join,
-            begun: now,
-            names,
-            width,
-            waits: true,
-            room: None,
-            later: Vec::new(),
-            won: Vec::new(),
-            resumed: Vec::new(),
-            after: 0,
-            period: None,
-            has_waited: false,
-            due: None,
-            asks_outcome: None,
-            waiter: None,
-            left: 0,
-            ended: None,
-        };
-        self.asking += usize::from(caller.can_end_by_reply());
-        let (due, _) = caller.limit(now);
-        let key = self.callers.insert(caller);
-        self.arm(Due::Caller(key), due);
-        key
-    }
-
     /// The callers that a shutdown does not let wait.
     pub(super) fn refuse_calls(&mut self, now: Time) {
         for key in self.callers.keys() {
@@ -64,28 +17,6 @@ impl<C: Clone> Core<C> {
             if caller.is_some_and(|caller| self.refuses(caller.join.is_inside_hold)) {
                 self.fail_call(now, key, Cause::ShutDown);
             }
-        }
-    }
-
-    /// The caller goes to the end of the queue of a room.
-    pub(super) fn enter(&mut self, now: Time, key: Key, room_key: Key) {
-        let (caller, room) = (&mut self.callers[key], &mut self.rooms[room_key]);
-        room.used = now;
-        room.permits.widen(caller.width);
-        let turn = room.turn.map(|turn| &self.claims[turn]);
-        room.is_shared |= !room.queue.is_empty() || turn.is_some_and(Claim::is_held);
-        let are_all_own = caller.width > 0 && room.permits.owners(caller.width).is_some();
-        caller.has_waited |=
-            !room.queue.is_empty() || are_all_own || turn.is_some_and(|turn| !turn.is_asking());
-        if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
-            let is_reported = self.stream.reports(room.filter);
-            room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
-        }
-        room.queue.push_back(key);
-        if caller.room.is_some() {
-            caller.later.push(room_key);
-        } else {
-            (caller.room, caller.after) = (Some(room_key), self.commands);
         }
     }
 
@@ -302,7 +233,7 @@ impl<C> Caller<C> {
     }
 
     /// When its call fails, and why, if its lock had its last reply then.
-    fn limit(&self, replied: Time) -> (Time, Cause) {
+    pub(super) fn limit(&self, replied: Time) -> (Time, Cause) {
         match self.deadline() {
             Some(deadline) => (deadline, Cause::Timeout),
             None => (replied.max(self.begun) + UNANSWERED, Cause::Unanswered),
@@ -310,7 +241,7 @@ impl<C> Caller<C> {
     }
 
     /// Whether a reply can end its call.
-    fn can_end_by_reply(&self) -> bool {
+    pub(super) fn can_end_by_reply(&self) -> bool {
         self.join.is_try || self.join.rules.once.is_some()
     }
 }

@@ -20,40 +20,7 @@ pub(super) fn margin(lasts: Ms) -> Span {
 }
 
 impl<C: Clone> Core<C> {
-    /// A command has ended: it is no longer in flight for this claim.
-    pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.landed(now, flight, fault);
-        }
-    }
-
-    /// What a command says of one claim.
-    pub(super) fn replied(&mut self, now: Time, flight: &Flight, key: Key, reply: Result<&Reply, &Fault>) {
-        let Some(claim) = self.claims.get(key) else {
-            return;
-        };
-        let room = claim.room;
-        if let Ok(reply) = reply {
-            self.rooms[room].replied = now;
-            if let Some(server) = reply.sight.as_ref().and_then(|sight| sight.now) {
-                self.note_period(now, flight, room, server);
-            }
-        }
-        match (flight.lane, reply) {
-            (Lane::Claims, Ok(reply)) => self.claim_replied(now, flight, key, reply),
-            (Lane::Claims, Err(fault)) => self.claim_failed(now, flight, key, fault),
-            (Lane::Ends, _) if self.claims[key].is_ended_since(flight) => {}
-            (Lane::Ends, Ok(reply)) => self.end_replied(now, flight.sent, key, reply),
-            (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
-            (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
-            (Lane::Renewals, Err(fault)) => self.renewal_failed(now, key, fault),
-            (Lane::Looks, _) => {}
-        }
-        self.claim_due(now, key);
-        self.touch(now, room);
-    }
-
-    fn claim_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
+    pub(super) fn claim_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         self.note_trip(now - flight.sent);
         let claim = &mut self.claims[key];
         let room = claim.room;
@@ -84,7 +51,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    fn claim_failed(&mut self, now: Time, flight: &Flight, key: Key, fault: &Fault) {
+    pub(super) fn claim_failed(&mut self, now: Time, flight: &Flight, key: Key, fault: &Fault) {
         let claim = &self.claims[key];
         match claim.stage {
             Stage::Asking if claim.resumes.is_some() => self.resumption_failed(now, key, fault),

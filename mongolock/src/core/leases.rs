@@ -1,7 +1,7 @@
-//! Holds: a claim is delivered to a call, handed over to the next, renewed and lost.
+//! Holds: they are ended, handed over to the next call, renewed and lost.
 
 use super::claims::{margin, relied_on};
-use super::event::{Ended, Ending, Fault, FaultKind, Lane, LossReason, Notice};
+use super::event::{EndResult, Ended, Ending, Fault, FaultKind, Lane, LossReason, Notice};
 use super::lanes::Flight;
 use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
@@ -27,6 +27,20 @@ impl<C: Clone> Core<C> {
             Ending::Release => {}
         }
         self.end_all(now, key, awaited);
+    }
+
+    /// All claims of a caller end, one by one.
+    pub(super) fn end_all(&mut self, now: Time, key: Key, awaited: Option<C>) {
+        let caller = &mut self.callers[key];
+        (caller.waiter, caller.left) = (awaited, caller.won.len());
+        if caller.left == 0 {
+            self.callers.remove(key);
+        }
+        for place in 0.. {
+            let claim = self.callers.get(key).and_then(|caller| caller.won.get(place));
+            let Some(claim) = claim.copied() else { return };
+            self.end(now, claim, Some(key));
+        }
     }
 
     /// Ends a claim: it is handed over to the next caller, released or given up. `of` is its holder, if that waits for the end.
@@ -168,6 +182,23 @@ impl<C: Clone> Core<C> {
         self.touch(now, room);
         if let Some(caller) = caller {
             self.begin_again(now, caller, room);
+        }
+    }
+
+    /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
+    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: EndResult) {
+        let Some(key) = key else { return };
+        let Some(caller) = self.callers.get_mut(key) else {
+            return;
+        };
+        let is_lost = |ended: &EndResult| matches!(ended, Ok(Ended::Lost));
+        let is_worse = |before: &EndResult| is_lost(before) || before.is_err() && !is_lost(&ended);
+        let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
+        caller.left -= 1;
+        if caller.left > 0 {
+            caller.ended = Some(ended);
+        } else if let Some(caller) = self.callers.remove(key) {
+            self.notify(caller.waiter, Notice::Ended(ended));
         }
     }
 

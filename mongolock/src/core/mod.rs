@@ -10,16 +10,16 @@
 //! |---|---|
 //! | events and effects | `event.rs` |
 //! | all data: callers, rooms, claims | `state.rs`, `claim.rs` |
+//! | how a call begins, and when the first caller of a lock asks | `rooms.rs` |
 //! | callers that wait, and why they fail | `calls.rs` |
-//! | when the first caller of a lock asks | `rooms.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
 //! | the change stream | `stream.rs` |
 //! | the replies to claims | `claims.rs` |
-//! | holds: delivery, hand-over, renewal, loss | `leases.rs` |
+//! | holds: their end, hand-over, renewal, loss | `leases.rs` |
 //! | releases, also of claims that may be late, marks, detachment | `releases.rs`, `once.rs` |
 //! | resumption | `resuming.rs` |
 //! | transactions under a hold | `commits.rs` |
-//! | several locks, and permits | `sets.rs`, `permits.rs`, `permit_list.rs` |
+//! | delivery, several locks, and permits | `sets.rs`, `permits.rs`, `permit_list.rs` |
 //! | which command is sent when, with which rows, and what its failure means | `lanes.rs`, `places.rs`, `sending.rs`, `replies.rs` |
 //! | limits | `limits.rs` |
 

@@ -37,22 +37,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A claim for a lock, or for a permit that may be free, from a random one on; `None` if there is none.
-    pub(super) fn claim_for(&mut self, key: Key, width: u32) -> Option<Key> {
-        let start = u32::try_from(self.draw_between((0, width.into()))).unwrap_or(0);
-        let room = &self.rooms[key];
-        let permit = room.permits.choose(width, room.misses == 0, start);
-        if permit.is_none() && !room.permits.is_of_lock() {
-            return None;
-        }
-        let claim = self.new_claim(key);
-        self.claims[claim].permit = permit;
-        if let Some(number) = permit {
-            self.rooms[key].permits.set(number, PermitState::Own(claim));
-        }
-        Some(claim)
-    }
-
     /// While the turn asks for a permit, the calls behind it ask for others that may be free.
     pub(super) fn seek_beside(&mut self, key: Key) {
         loop {

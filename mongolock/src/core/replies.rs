@@ -31,6 +31,39 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    /// A command has ended: it is no longer in flight for this claim.
+    pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.landed(now, flight, fault);
+        }
+    }
+
+    /// What a command says of one claim.
+    pub(super) fn replied(&mut self, now: Time, flight: &Flight, key: Key, reply: Result<&Reply, &Fault>) {
+        let Some(claim) = self.claims.get(key) else {
+            return;
+        };
+        let room = claim.room;
+        if let Ok(reply) = reply {
+            self.rooms[room].replied = now;
+            if let Some(server) = reply.sight.as_ref().and_then(|sight| sight.now) {
+                self.note_period(now, flight, room, server);
+            }
+        }
+        match (flight.lane, reply) {
+            (Lane::Claims, Ok(reply)) => self.claim_replied(now, flight, key, reply),
+            (Lane::Claims, Err(fault)) => self.claim_failed(now, flight, key, fault),
+            (Lane::Ends, _) if self.claims[key].is_ended_since(flight) => {}
+            (Lane::Ends, Ok(reply)) => self.end_replied(now, flight.sent, key, reply),
+            (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
+            (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
+            (Lane::Renewals, Err(fault)) => self.renewal_failed(now, key, fault),
+            (Lane::Looks, _) => {}
+        }
+        self.claim_due(now, key);
+        self.touch(now, room);
+    }
+
     pub(super) fn looked(&mut self, now: Time, key: Key, result: Result<Vec<Saw>, Fault>) {
         if let Some((flight, found)) = self.replies_of(now, key, result) {
             for (room, saw) in flight.keys.iter().zip(&found) {

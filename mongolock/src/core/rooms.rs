@@ -1,14 +1,82 @@
-//! A lock in this process: when its first call asks, and for how long the knowledge about it is kept.
+//! A lock in this process: calls enter its queue, the first of them asks, and what is known of it is kept for some time.
 
-use super::event::Lane;
-use super::lanes::Queue;
+use super::event::{Join, Lane, Wanted};
 use super::limits::{COPIES, LINGER, LINGER_LISTENING};
+use super::permit_list::PermitState;
 use super::slab::Key;
-use super::state::{Claim, Core, Due, Room};
+use super::state::{Caller, Claim, Core, Due, Room};
 use super::time::{Span, Time};
 use crate::protocol::{Name, RowOrder};
 
 impl<C: Clone> Core<C> {
+    /// A call begins.
+    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Key {
+        let (name, width) = match wanted {
+            Wanted::Lock(name) => (name, 0),
+            Wanted::Permit(name, width) => (name, width),
+            Wanted::All(names) => {
+                let key = self.add_caller(now, join, names, 0);
+                self.advance(now, key);
+                return key;
+            }
+            Wanted::Leases(leases, rest) => return self.resume(now, leases, rest, join),
+        };
+        let room = self.room_of(name);
+        let key = self.add_caller(now, join, Vec::new(), width);
+        self.enter(now, key, room);
+        self.touch(now, room);
+        key
+    }
+
+    pub(super) fn add_caller(&mut self, now: Time, join: Join<C>, names: Vec<Name>, width: u32) -> Key {
+        let caller = Caller {
+            join,
+            begun: now,
+            names,
+            width,
+            waits: true,
+            room: None,
+            later: Vec::new(),
+            won: Vec::new(),
+            resumed: Vec::new(),
+            after: 0,
+            period: None,
+            has_waited: false,
+            due: None,
+            asks_outcome: None,
+            waiter: None,
+            left: 0,
+            ended: None,
+        };
+        self.asking += usize::from(caller.can_end_by_reply());
+        let (due, _) = caller.limit(now);
+        let key = self.callers.insert(caller);
+        self.arm(Due::Caller(key), due);
+        key
+    }
+
+    /// The caller goes to the end of the queue of a room.
+    pub(super) fn enter(&mut self, now: Time, key: Key, room_key: Key) {
+        let (caller, room) = (&mut self.callers[key], &mut self.rooms[room_key]);
+        room.used = now;
+        room.permits.widen(caller.width);
+        let turn = room.turn.map(|turn| &self.claims[turn]);
+        room.is_shared |= !room.queue.is_empty() || turn.is_some_and(Claim::is_held);
+        let are_all_own = caller.width > 0 && room.permits.owners(caller.width).is_some();
+        caller.has_waited |=
+            !room.queue.is_empty() || are_all_own || turn.is_some_and(|turn| !turn.is_asking());
+        if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
+            let is_reported = self.stream.reports(room.filter);
+            room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
+        }
+        room.queue.push_back(key);
+        if caller.room.is_some() {
+            caller.later.push(room_key);
+        } else {
+            (caller.room, caller.after) = (Some(room_key), self.commands);
+        }
+    }
+
     pub(super) fn room_of(&mut self, name: Name) -> Key {
         if let Some(key) = self.names.get(&name) {
             return *key;
@@ -108,24 +176,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Puts the claim into this lane.
-    pub(super) fn push(&mut self, key: Key, lane: Lane) {
-        self.claims[key].in_lane[lane as usize] = true;
-        self.lane(lane).waiting.push_back(key);
-    }
-
-    /// Puts the claims into this lane, with a command of their own.
-    pub(super) fn go_apart(&mut self, lane: Lane, order: RowOrder, claims: Vec<Key>) {
-        for claim in &claims {
-            self.claims[*claim].in_lane[lane as usize] = true;
-        }
-        self.lane(lane).apart.push_back((order, claims));
-    }
-
-    pub(super) fn lane(&mut self, lane: Lane) -> &mut Queue {
-        &mut self.lanes[lane as usize]
-    }
-
     /// A claim for the first call. Its random id is made when it is sent.
     pub(super) fn new_claim(&mut self, room: Key) -> Key {
         let rules = self.callers[self.rooms[room].queue[0]].join.rules;
@@ -134,6 +184,22 @@ impl<C: Clone> Core<C> {
             rules,
             ..Claim::default()
         })
+    }
+
+    /// A claim for a lock, or for a permit that may be free, from a random one on; `None` if there is none.
+    pub(super) fn claim_for(&mut self, key: Key, width: u32) -> Option<Key> {
+        let start = u32::try_from(self.draw_between((0, width.into()))).unwrap_or(0);
+        let room = &self.rooms[key];
+        let permit = room.permits.choose(width, room.misses == 0, start);
+        if permit.is_none() && !room.permits.is_of_lock() {
+            return None;
+        }
+        let claim = self.new_claim(key);
+        self.claims[claim].permit = permit;
+        if let Some(number) = permit {
+            self.rooms[key].permits.set(number, PermitState::Own(claim));
+        }
+        Some(claim)
     }
 
     pub(super) fn add_claim(&mut self, claim: Claim) -> Key {

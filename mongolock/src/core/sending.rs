@@ -2,7 +2,7 @@
 //! that time.
 
 use super::event::{Effect, Lane};
-use super::lanes::{Flight, LANES};
+use super::lanes::{Flight, LANES, Queue};
 use super::limits;
 use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
@@ -11,6 +11,32 @@ use crate::protocol::text::owner;
 use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
 
 impl<C: Clone> Core<C> {
+    /// Puts the claim into this lane.
+    pub(super) fn push(&mut self, key: Key, lane: Lane) {
+        self.claims[key].in_lane[lane as usize] = true;
+        self.lane(lane).waiting.push_back(key);
+    }
+
+    /// Puts the claims into this lane, with a command of their own.
+    pub(super) fn go_apart(&mut self, lane: Lane, order: RowOrder, claims: Vec<Key>) {
+        for claim in &claims {
+            self.claims[*claim].in_lane[lane as usize] = true;
+        }
+        self.lane(lane).apart.push_back((order, claims));
+    }
+
+    /// Puts claims into this lane. Several have a command of their own, which stops at a miss.
+    pub(super) fn go_together(&mut self, lane: Lane, claims: Vec<Key>) {
+        match claims[..] {
+            [claim] => self.push(claim, lane),
+            _ => self.go_apart(lane, RowOrder::StopAtMiss, claims),
+        }
+    }
+
+    pub(super) fn lane(&mut self, lane: Lane) -> &mut Queue {
+        &mut self.lanes[lane as usize]
+    }
+
     /// Sends the commands that may be in flight.
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
         for lane in LANES {

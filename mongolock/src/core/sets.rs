@@ -1,10 +1,9 @@
 //! How a caller gets its locks: in the order of their names, with one command as many as are free.
 
-use super::event::{Cause, EndResult, Ended, Grant, Lane, Notice};
+use super::event::{Cause, Grant, Lane, Notice};
 use super::slab::Key;
 use super::state::{Caller, Core, Stage};
 use super::time::{MS, Time};
-use crate::protocol::RowOrder;
 
 impl<C: Clone> Core<C> {
     /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
@@ -35,14 +34,6 @@ impl<C: Clone> Core<C> {
             claims.push(claim);
         }
         self.go_together(Lane::Claims, claims);
-    }
-
-    /// Puts claims into this lane. Several have a command of their own, which stops at a miss.
-    pub(super) fn go_together(&mut self, lane: Lane, claims: Vec<Key>) {
-        match claims[..] {
-            [claim] => self.push(claim, lane),
-            _ => self.go_apart(lane, RowOrder::StopAtMiss, claims),
-        }
     }
 
     /// Whether no call of this process waits for it, and it is not left to another process.
@@ -128,20 +119,6 @@ impl<C: Clone> Core<C> {
         caller.won.iter().filter_map(until).min()
     }
 
-    /// All claims of a caller end, one by one.
-    pub(super) fn end_all(&mut self, now: Time, key: Key, awaited: Option<C>) {
-        let caller = &mut self.callers[key];
-        (caller.waiter, caller.left) = (awaited, caller.won.len());
-        if caller.left == 0 {
-            self.callers.remove(key);
-        }
-        for place in 0.. {
-            let claim = self.callers.get(key).and_then(|caller| caller.won.get(place));
-            let Some(claim) = claim.copied() else { return };
-            self.end(now, claim, Some(key));
-        }
-    }
-
     /// A caller that waits has lost the lock of this room. It begins again, or its resumption fails.
     pub(super) fn begin_again(&mut self, now: Time, key: Key, room: Key) {
         let Some(caller) = self.callers.get_mut(key).filter(|caller| caller.waits) else {
@@ -156,22 +133,5 @@ impl<C: Clone> Core<C> {
             self.end(now, claim, None);
         }
         self.advance(now, key);
-    }
-
-    /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
-    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: EndResult) {
-        let Some(key) = key else { return };
-        let Some(caller) = self.callers.get_mut(key) else {
-            return;
-        };
-        let is_lost = |ended: &EndResult| matches!(ended, Ok(Ended::Lost));
-        let is_worse = |before: &EndResult| is_lost(before) || before.is_err() && !is_lost(&ended);
-        let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
-        caller.left -= 1;
-        if caller.left > 0 {
-            caller.ended = Some(ended);
-        } else if let Some(caller) = self.callers.remove(key) {
-            self.notify(caller.waiter, Notice::Ended(ended));
-        }
     }
 }

@@ -11,7 +11,7 @@ use tracing::level_filters::LevelFilter;
 use super::after;
 use super::clock::duration;
 use super::state::{About, Engine, Event, Granted, How, Lease, State, Step};
-use crate::core::{self, CallFailure, EndResult, Ended, Ending, Key, Time};
+use crate::core::{self, CallFailure, Ending, Key, Time};
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
@@ -28,7 +28,7 @@ impl Step {
     }
 
     /// The time for which the holder can rely on the lease, from now on. Once it is over, it stays over.
-    fn left(&mut self, now: Time) -> core::Span {
+    pub(super) fn left(&mut self, now: Time) -> core::Span {
         let left = self.until().map_or(0, |until| (until - now).max(0));
         if let Self::Held { until, .. } = self {
             *until = until.filter(|_| left > 0);
@@ -223,7 +223,7 @@ impl Lease {
     }
 
     /// Resolves when `find` returns a value for the state.
-    async fn until<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> T {
+    pub(super) async fn until<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> T {
         poll_fn(|cx| self.poll(cx, &find)).await
     }
 
@@ -316,52 +316,12 @@ impl Lease {
         }
     }
 
-    /// The holder ends the hold. Returns the time.
-    pub(super) fn end(self: &Arc<Self>, ending: Ending) -> Time {
-        let now = {
-            let (state, now) = (&mut *lock(&self.state), self.engine.now());
-            if let Step::Held { until, .. } = state.step {
-                if let Some(until) = until.filter(|_| state.step.left(now) > 0) {
-                    state.step = Step::Ending(How::of(&ending), until);
-                }
-                after::wake(&mut state.wakers);
-            }
-            now
-        };
-        let awaited = Some(Arc::clone(self));
-        self.engine.take(Event::End(self.granted().hold, ending, awaited));
-        now
-    }
-
     /// How the holder is ending the hold, while the result is unknown.
     pub(super) fn how_it_ends(&self) -> Option<How> {
         match lock(&self.state).step {
             Step::Ending(how, _) => Some(how),
             _ => None,
         }
-    }
-
-    /// How the hold has ended.
-    pub(super) async fn until_ended(&self) -> EndResult {
-        self.until(|state| match &state.step {
-            Step::Lost(_) => Some(Ok(Ended::Lost)),
-            Step::Ended(ended) => Some(ended.clone()),
-            _ => None,
-        })
-        .await
-    }
-
-    /// No caller will get the handle with this id, to which the hold is being detached: the lease is ended when it has
-    /// the id.
-    pub(super) fn discard(self: &Arc<Self>, id: Arc<str>) {
-        {
-            let state = &mut *lock(&self.state);
-            if let Step::Ending(..) = state.step {
-                state.discards = Some(id);
-                return;
-            }
-        }
-        self.engine.take(self.discarded(&id));
     }
 }
 

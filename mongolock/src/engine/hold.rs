@@ -1,15 +1,17 @@
-//! The hold of a guard, which must be ended.
+//! The hold of a guard, which must be ended, and how it ends.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::state::{How, Lease};
+use super::after;
+use super::state::{Event, How, Lease, Step};
 use super::words;
-use crate::core::Ending;
+use crate::core::{EndResult, Ended, Ending, Time};
 use crate::error::meaning::Meaning;
 use crate::meter::Measure;
 use crate::store::millis;
+use crate::sync::lock;
 use crate::{LeaseHandle, LockError, trace};
 
 /// A hold that must be ended: dropping it releases the lock in the background.
@@ -103,6 +105,48 @@ impl Hold {
             }
             Duty::Discard(id) => self.lease.discard(id),
         }
+    }
+}
+
+impl Lease {
+    /// The holder ends the hold. Returns the time.
+    fn end(self: &Arc<Self>, ending: Ending) -> Time {
+        let now = {
+            let (state, now) = (&mut *lock(&self.state), self.engine.now());
+            if let Step::Held { until, .. } = state.step {
+                if let Some(until) = until.filter(|_| state.step.left(now) > 0) {
+                    state.step = Step::Ending(How::of(&ending), until);
+                }
+                after::wake(&mut state.wakers);
+            }
+            now
+        };
+        let awaited = Some(Arc::clone(self));
+        self.engine.take(Event::End(self.granted().hold, ending, awaited));
+        now
+    }
+
+    /// How the hold has ended.
+    async fn until_ended(&self) -> EndResult {
+        self.until(|state| match &state.step {
+            Step::Lost(_) => Some(Ok(Ended::Lost)),
+            Step::Ended(ended) => Some(ended.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// No caller will get the handle with this id, to which the hold is being detached: the lease is ended when it has
+    /// the id.
+    fn discard(self: &Arc<Self>, id: Arc<str>) {
+        {
+            let state = &mut *lock(&self.state);
+            if let Step::Ending(..) = state.step {
+                state.discards = Some(id);
+                return;
+            }
+        }
+        self.engine.take(self.discarded(&id));
     }
 }
 
