@@ -36,8 +36,10 @@ pub fn output<T: CallOutput>() -> Output<T> {
 }
 
 /// The return value of a call whose lock was not acquired.
-pub fn failed<T: CallOutput>(error: LockError) -> T {
-    T::from_lock_error(error)
+#[inline(never)]
+#[expect(clippy::boxed_local, reason = "each annotated function passes it on as it is")]
+pub fn failed<T: CallOutput>(error: Box<LockError>) -> T {
+    T::from_lock_error(*error)
 }
 
 /// The return value of a call whose body did not run because another holder has the lock.
@@ -49,10 +51,10 @@ pub fn skipped<T: SkipOutput>() -> T {
 ///
 /// # Errors
 /// Any other error.
-pub fn skips(error: LockError) -> Result<(), LockError> {
-    match error {
+pub fn skips(error: Box<LockError>) -> Result<(), Box<LockError>> {
+    match *error {
         LockError::Done { .. } => Ok(()),
-        error => busy(error).map(drop),
+        _ => busy(error).map(drop),
     }
 }
 
@@ -60,7 +62,7 @@ pub fn skips(error: LockError) -> Result<(), LockError> {
 ///
 /// # Errors
 /// Any other error.
-pub fn busy(error: LockError) -> Result<Busy, LockError> {
+pub fn busy(error: Box<LockError>) -> Result<Busy, Box<LockError>> {
     Busy::of(&error).ok_or(error)
 }
 
@@ -85,14 +87,14 @@ pub trait SkipsWhenDone<T> {
     ///
     /// # Errors
     /// Any other error.
-    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
+    fn skipped_if_done(&self, error: Box<LockError>) -> Result<T, Box<LockError>>;
 }
 
 impl<T: SkipOutput> SkipsWhenDone<T> for PhantomData<T> {
-    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
-        match error {
+    fn skipped_if_done(&self, error: Box<LockError>) -> Result<T, Box<LockError>> {
+        match *error {
             LockError::Done { .. } => Ok(T::skipped()),
-            error => Err(error),
+            _ => Err(error),
         }
     }
 }
@@ -103,11 +105,11 @@ pub trait FailsWhenDone<T> {
     ///
     /// # Errors
     /// Every error.
-    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError>;
+    fn skipped_if_done(&self, error: Box<LockError>) -> Result<T, Box<LockError>>;
 }
 
 impl<T> FailsWhenDone<T> for &PhantomData<T> {
-    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
+    fn skipped_if_done(&self, error: Box<LockError>) -> Result<T, Box<LockError>> {
         Err(error)
     }
 }
@@ -252,6 +254,6 @@ impl Call {
         // The kind only says which guard a caller gets, and a body gets none.
         let lock = |provider: LockProvider| Lock::<One>::new(&provider.engine, target);
         let lock = self.provider.map(|provider| lock(provider).with(self.options));
-        Box::pin(async move { lock?.hold(on_busy).await })
+        Box::pin(async move { Ok(lock?.hold(on_busy).await?) })
     }
 }

@@ -212,11 +212,11 @@ impl<K: LockKind> Lock<K> {
         B::Output: LockOutput,
     {
         let lock = self.clone();
-        let acquiring: Acquiring = Box::pin(async move { lock.hold(OnBusy::Wait).await });
+        let acquiring: Acquiring = Box::pin(async move { Ok(lock.hold(OnBusy::Wait).await?) });
         async move {
             let acquired = match acquiring.await {
                 Ok(acquired) => acquired,
-                Err(error) => return LockOutput::from_lock_error(error),
+                Err(error) => return LockOutput::from_lock_error(*error),
             };
             let body = pin!(Body::new(body(acquired.context())));
             acquired.run(body, output::output()).await

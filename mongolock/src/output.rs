@@ -94,14 +94,14 @@ impl<T> Skipped for Option<T> {
 /// the bound `T: LockOutput`.
 #[derive(Debug)]
 pub struct Output<T> {
-    pub(crate) from_lock_error: fn(LockError) -> T,
+    pub(crate) from_lock_error: fn(Box<LockError>) -> T,
     pub(crate) is_success: fn(&T) -> bool,
 }
 
 /// The functions that put an error into this return type.
 pub(crate) fn output<T: LockOutput>() -> Output<T> {
     Output {
-        from_lock_error: T::from_lock_error,
+        from_lock_error: |error| T::from_lock_error(*error),
         is_success: T::is_success,
     }
 }

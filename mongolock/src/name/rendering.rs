@@ -43,6 +43,7 @@ impl NameBuilder {
     }
 
     /// An empty name that this template describes.
+    #[inline(never)]
     pub fn of_template(template: &'static str) -> Self {
         Self::new(MAX_BYTES).template(template)
     }

@@ -16,14 +16,15 @@ use crate::engine::{Hold, Lease};
 use crate::options::OnLost;
 use crate::{LockError, trace};
 
-/// A step of a call, on the heap and behind a `dyn`.
-type BoxedStep<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + Sync>>;
+/// A step of a call, on the heap and behind a `dyn`. Its error is on the heap, too: each annotated function moves it several times.
+type BoxedStep<T> = Pin<Box<dyn Future<Output = Result<T, Box<LockError>>> + Send + Sync>>;
 
 /// A call that has its lock, without its body.
 pub(super) trait LockedCall: Send + Sync {
     /// Runs the body under the lock, and then releases the lock; an error is what the call returns instead of the value
     /// of the body.
-    fn poll_body(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<(), LockError>>;
+    fn poll_body(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>)
+    -> Poll<Result<(), Box<LockError>>>;
 
     /// Drops the body of a call that is cancelled, under its lock.
     fn drop_body(&mut self, body: &mut dyn AnyBody);
@@ -72,11 +73,15 @@ enum CallStage {
 }
 
 impl LockedCall for CallStage {
-    fn poll_body(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+    fn poll_body(
+        &mut self,
+        body: &mut dyn AnyBody,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Box<LockError>>> {
         if let Self::Running(hold) = self {
             let end = ready!(hold.poll_body(cx, body));
             if let Self::Running(hold) = mem::replace(self, Self::Ended) {
-                *self = Self::Releasing(Box::pin(hold.release(end)));
+                *self = Self::Releasing(Box::pin(async { Ok(hold.release(end).await?) }));
             }
         }
         let Self::Releasing(releasing) = self else {
