@@ -7,12 +7,12 @@ use std::task::Waker;
 use tracing::level_filters::LevelFilter;
 
 use super::reports::EngineReport;
-use super::state::Queue;
+use super::state::SerialQueue;
 use crate::home::tell;
 
 thread_local! {
     /// The steps of a thread.
-    static STEPS: RefCell<Queue<Deferred>> = const { RefCell::new(Queue::EMPTY) };
+    static STEPS: RefCell<SerialQueue<Deferred>> = const { RefCell::new(SerialQueue::EMPTY) };
 }
 
 /// A step that is taken when no mutex is held.

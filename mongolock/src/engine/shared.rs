@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::clock::{Clock, duration};
-use super::state::{Decider, Engine, Event, Lease, Queue, System};
+use super::state::{Decider, Engine, Event, Lease, SerialQueue, System};
 use crate::core::{Conf, Core, Luck, MS, Places, Time};
 use crate::home::Home;
 use crate::meter::Meter;
@@ -91,7 +91,7 @@ impl Engine {
             rearmed: Arc::new(Notify::new()),
             timer: Mutex::default(),
             index_task: Mutex::default(),
-            commands: Mutex::new(Queue::EMPTY),
+            commands: Mutex::new(SerialQueue::EMPTY),
             idle: Notify::new(),
             refusals: Mutex::default(),
             process: std::process::id(),

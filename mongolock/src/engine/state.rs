@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     /// The task that keeps the TTL index. It ends with its runtime, and a later call starts it again.
     pub(super) index_task: Mutex<Option<JoinHandle<()>>>,
     /// The commands that wait to be sent.
-    pub(super) commands: Mutex<Queue<Command>>,
+    pub(super) commands: Mutex<SerialQueue<Command>>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
     /// The first and the last of the refusals of the user that follow each other.
@@ -88,13 +88,13 @@ pub(super) type Event = core::Event<Arc<Lease>>;
 pub(super) type Command = Effect<Arc<Lease>>;
 
 /// Values that are handled in their order, by one loop at a time.
-pub(super) struct Queue<T> {
+pub(super) struct SerialQueue<T> {
     pub(super) waiting: VecDeque<T>,
     /// Whether a loop handles them.
     is_handled: bool,
 }
 
-impl<T> Queue<T> {
+impl<T> SerialQueue<T> {
     pub(super) const EMPTY: Self = Self {
         waiting: VecDeque::new(),
         is_handled: false,
