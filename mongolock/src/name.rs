@@ -27,6 +27,9 @@ mod tests {
         let error = check(&"n".repeat(MAX_BYTES + 1)).unwrap_err().to_string();
         let is_told = error.contains("longer than 1024 bytes") && error.len() < 300;
         assert!(is_told, "{error}");
+        let long = RenderedName::new("n".repeat(MAX_BYTES + 1)).at(std::time::UNIX_EPOCH);
+        let error = long.check().unwrap_err().to_string();
+        assert!(error.contains("nnn") && error.contains("longer than"), "{error}");
     }
 
     #[test]
