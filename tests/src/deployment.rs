@@ -50,7 +50,7 @@ impl Deployment {
 /// The servers that a test process starts at most for databases of its tests. A server has one fail point, and the tests
 /// that want it wait for each other: with five servers hardly a test waits, and with two the suite `faults` takes a quarter
 /// longer.
-const SERVERS: usize = 5;
+const SERVERS: usize = 8;
 
 /// The shared MongoDB server of this test process. The first test that calls this function starts it; it ends with the
 /// process. After a failure the next test tries again.

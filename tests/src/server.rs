@@ -63,7 +63,12 @@ impl Server {
             member
         });
         let timeout = i64::try_from(election_timeout.as_millis()).unwrap_or(i64::MAX);
-        let settings = doc! { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500_i64 };
+        // A member that follows another secondary would wait for seconds if a test stops that one, and so would every write.
+        let settings = doc! {
+            "electionTimeoutMillis": timeout,
+            "heartbeatIntervalMillis": 500_i64,
+            "chainingAllowed": false,
+        };
         doc! { "_id": name, "version": 1, "members": members.collect::<Vec<_>>(), "settings": settings }
     }
 

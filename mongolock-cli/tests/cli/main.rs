@@ -1,10 +1,11 @@
 //! The program `mongolock` on real servers, with real processes.
 //!
-//! `MONGOLOCK_REPEAT=20` repeats each test of `faults` so many times.
+//! `MONGOLOCK_REPEAT=20` repeats each test of `faults` and `at_any_moment` so many times.
 
 #![cfg(target_os = "linux")]
 
 mod archive;
+mod at_any_moment;
 mod connections;
 mod deployments;
 mod doctor;
@@ -14,7 +15,6 @@ mod fixture;
 mod guide;
 mod inputs;
 mod inside;
-mod lease_faults;
 mod leases;
 mod log;
 mod namespace;

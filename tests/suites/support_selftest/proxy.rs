@@ -22,8 +22,9 @@ async fn setting(server: &Server) -> Setting {
     let proxy = must(Proxy::start(server.node().address()).await);
     let name = format!("numbers {}", proxy.address());
     let direct = must(server.client().await).database("app").collection(&name);
-    // A connection that the proxy has swallowed is given up after this time.
-    let uri = with_parameter(&proxy.uri(), "connectTimeoutMS=2000");
+    // A connection that the proxy has swallowed is given up after 2 s, and the driver soon looks whether the server is there again.
+    let options = "connectTimeoutMS=2000&heartbeatFrequencyMS=500";
+    let uri = with_parameter(&proxy.uri(), options);
     let client = must(Client::with_uri_str(uri).await);
     let proxied = client.database("app").collection(&name);
     must(direct.insert_one(doc! { "_id": 1, "n": 0 }).await);
