@@ -14,12 +14,13 @@ use std::time::Duration;
 
 pub(crate) use self::target::Target;
 use crate::context::LockContext;
+use crate::core::Wanted;
 use crate::engine::{About, AcquireCall, Engine, Hold};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::output;
 use crate::run::{Acquiring, Body};
-use crate::{LockError, LockOutput};
+use crate::{LockError, LockOutput, permit_id};
 
 /// A lock with its options, which can be acquired: a [`DistributedLock`](crate::DistributedLock), a [`LockSet`](crate::LockSet) or a [`Semaphore`](crate::Semaphore), by its
 /// [kind](LockKind).
@@ -241,7 +242,17 @@ impl<K: LockKind> Lock<K> {
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        AcquireCall::begin(&self.engine, about, self.target.wanted(), &self.engine.owner)
+        AcquireCall::begin(&self.engine, about, self.wanted(), &self.engine.owner)
+    }
+
+    /// What the core is asked for.
+    fn wanted(&self) -> Wanted {
+        let text = |name: &RenderedName| Arc::clone(&name.text);
+        match (&*self.target.names, self.target.permits) {
+            ([name], Some(number)) => Wanted::Permit(permit_id::group(&name.text), number),
+            ([name], None) => Wanted::Lock(text(name)),
+            (names, _) => Wanted::All(names.iter().map(text).collect()),
+        }
     }
 
     fn check(&self) -> Result<(), LockError> {

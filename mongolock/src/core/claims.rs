@@ -1,11 +1,11 @@
-//! The replies to claims.
+//! What the replies to claims, and to the commands that end them, say.
 
-use super::event::{Cause, Fault, FaultKind, Lane, LossReason, Seen};
+use super::event::{Cause, Ended, Fault, FaultKind, Lane, LossReason, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::once::{OncePolicy, Period};
 use super::slab::Key;
-use super::state::{Claim, Core, LeaseTimes, Phase, Stage};
+use super::state::{Claim, Closing, Core, End, LeaseTimes, Phase, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Ms, Reply, Sight, Until};
 
@@ -124,6 +124,14 @@ impl<C: Clone> Core<C> {
         self.deliver(now, key);
     }
 
+    /// What a command says that ends a claim.
+    pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
+        if let Stage::Ending(closing) = &self.claims[key].stage {
+            let ended = self.claims[key].ended_by(closing, now - sent, reply);
+            self.ended(now, sent, key, Ok(ended));
+        }
+    }
+
     /// Whether the first call of its room can have this claim.
     pub(super) fn fits(&self, key: Key) -> bool {
         let claim = &self.claims[key];
@@ -150,6 +158,64 @@ impl Claim {
         let sight = reply.sight.as_ref()?;
         let is_own = self.id.as_ref().is_some_and(|id| sight.has(id));
         is_own.then_some((sight, sight.document.token.long()?))
+    }
+
+    /// Whether the document has the mark of the claim, which a transaction has made.
+    pub(super) fn is_marked_by(&self, reply: &Reply) -> bool {
+        matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
+    }
+
+    /// What the command, or an earlier one, has done to the document.
+    fn ended_by(&self, closing: &Closing, took: Span, reply: &Reply) -> Ended {
+        let Some(sight) = &reply.sight else {
+            // Of several rows the reply may tell only that all of them have changed their documents.
+            let is_done = reply.is_applied == Some(true) || closing.is_release() && closing.tries > 1;
+            return match closing.end {
+                _ if !is_done => Ended::Lost,
+                End::Release(_) => Ended::Released,
+                End::Mark(_) => Ended::Marked,
+                End::Detach(..) => Ended::Detached,
+            };
+        };
+        match &closing.end {
+            End::Detach(id, _) if sight.has(id) => Ended::Detached,
+            End::Release(_) | End::Mark(_) if self.is_marked_by(reply) => Ended::Marked,
+            End::Release(_) if self.is_released_by(closing, took, reply, sight) => Ended::Released,
+            End::Mark(Until::At(over)) if self.is_over_by(closing, reply, sight, *over) => Ended::Released,
+            _ => Ended::Lost,
+        }
+    }
+
+    /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
+    fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
+        if let Some((handle, _)) = &self.resumes {
+            return closing.tries > 1 || sight.has(handle);
+        }
+        let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
+        let token = sight.document.token.long();
+        // An operator may have released the lock earlier, with the same token.
+        let is_recent = || {
+            sight
+                .left()
+                .is_some_and(|left| left.saturating_mul(MS) + took + MS >= 0)
+        };
+        let is_own = reply.is_applied.unwrap_or_else(is_recent);
+        // If an earlier command has released the lock, a repetition finds another document. The last token of the claim
+        // shows a release by an operator. After a late claim the document has other tokens.
+        match closing.tries {
+            _ if self.last == 0 => reply.is_applied == Some(true),
+            0 | 1 => is_ended && token == Some(self.token) && is_own,
+            _ => !is_ended || token != Some(self.last) || self.last == self.token,
+        }
+    }
+
+    /// Whether the period of its mark was over, so that the lock was released.
+    fn is_over_by(&self, closing: &Closing, reply: &Reply, sight: &Sight, over: Ms) -> bool {
+        let document = &sight.document;
+        // An operator leaves the same document, also before the period is over.
+        let may_be_by_mark = reply.is_applied != Some(false) || closing.tries > 1;
+        let is_released = sight.has("") && document.token.long() == Some(self.last);
+        is_released && may_be_by_mark && document.expires_at.date() >= Some(over)
     }
 
     /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.

@@ -1,113 +1,15 @@
-//! Holds: they are ended, handed over to the next call, renewed and lost.
+//! Leases: they are renewed and lost.
 
 use super::claims::{margin, relied_on};
-use super::event::{EndResult, Ended, Ending, Fault, FaultKind, Lane, LossReason, Notice};
+use super::event::{Ended, Fault, FaultKind, Lane, LossReason, Notice};
 use super::lanes::Flight;
-use super::limits::{self, TURN, TURN_ALONE};
+use super::limits;
 use super::slab::Key;
-use super::state::{Claim, Core, Due, LeaseTimes, Phase, Postponed, Stage};
+use super::state::{Claim, Core, Due, LeaseTimes, Postponed, Stage};
 use super::time::{MS, Time};
 use crate::protocol::{Name, Reply, RowOrder, Sight};
 
 impl<C: Clone> Core<C> {
-    /// A holder ends its hold.
-    pub(super) fn end_hold(&mut self, now: Time, key: Key, how: &Ending, awaited: Option<C>) {
-        let caller = self.callers.get_mut(key);
-        let Some(caller) = caller.filter(|caller| !caller.waits && caller.left == 0) else {
-            return self.notify(awaited, Notice::Ended(Ok(Ended::Lost)));
-        };
-        match how {
-            Ending::Done | Ending::Detach(..) => return self.rename(now, key, how, awaited),
-            Ending::Untaken => {
-                caller.join.rules.min_hold = 0;
-                for (part, handle) in caller.won.iter().zip(std::mem::take(&mut caller.resumed)) {
-                    self.claims[*part].resumes = Some(handle);
-                }
-            }
-            Ending::Release => {}
-        }
-        self.end_all(now, key, awaited);
-    }
-
-    /// All claims of a caller end, one by one.
-    pub(super) fn end_all(&mut self, now: Time, key: Key, awaited: Option<C>) {
-        let caller = &mut self.callers[key];
-        (caller.waiter, caller.left) = (awaited, caller.won.len());
-        if caller.left == 0 {
-            self.callers.remove(key);
-        }
-        for place in 0.. {
-            let claim = self.callers.get(key).and_then(|caller| caller.won.get(place));
-            let Some(claim) = claim.copied() else { return };
-            self.end(now, claim, Some(key));
-        }
-    }
-
-    /// Ends a claim: it is handed over to the next caller, released or given up. `of` is its holder, if that waits for the end.
-    pub(super) fn end(&mut self, now: Time, key: Key, of: Option<Key>) {
-        let Some(claim) = self.claims.get(key) else {
-            return self.part_ended(of, Ok(Ended::Lost));
-        };
-        let (room, postponed) = (claim.room, Some(Postponed::Ending));
-        self.rooms[room].used = now;
-        match claim.stage {
-            Stage::Held if claim.commits.open > 0 => self.claims[key].commits.postponed = postponed,
-            Stage::Held if self.may_hand_over(now, key) => {
-                self.hand_over(now, key);
-                self.part_ended(of, Ok(Ended::HandedOver));
-            }
-            Stage::Held => self.release(now, key, of),
-            // It resumes a lease.
-            Stage::Asking => {
-                self.give_up(now, key);
-                self.part_ended(of, Ok(Ended::Lost));
-            }
-            Stage::Ending(_) | Stage::Released => self.part_ended(of, Ok(Ended::Lost)),
-        }
-        self.touch(now, room);
-    }
-
-    fn hand_over(&mut self, now: Time, key: Key) {
-        let claim = &mut self.claims[key];
-        claim.token += 1;
-        claim.turn_left = claim.turn_left.saturating_sub(1);
-        if let Some(lease) = &mut claim.lease {
-            lease.renewable_until = Time::NEVER;
-            lease.renew_at = lease.renew_at.min(now + limits::HANDED_OVER_CHECK);
-        }
-        self.arm_claim(now, key);
-        self.deliver(now, key);
-    }
-
-    /// Whether the claim can be handed over to the next call: that call has the same options, and the turn of this
-    /// process is not over.
-    fn may_hand_over(&self, now: Time, key: Key) -> bool {
-        let claim = &self.claims[key];
-        let lasts = |lease: LeaseTimes| lease.until - now > claim.rules.expiry * MS / 2;
-        let has_time = claim.lease.is_some_and(lasts);
-        let is_plain = claim.rules.min_hold == 0 && claim.rules.once.is_none() && !claim.commits.is_unclear;
-        let may_pass =
-            claim.token < claim.last && is_plain && has_time && self.has_turn(key) && self.fits(key);
-        may_pass && self.phase != Phase::Closed && self.is_in_turn(now, claim)
-    }
-
-    /// Whether the turn of this process is not over. If another process wants one lock of a set, the short turn applies
-    /// to the whole set.
-    fn is_in_turn(&self, now: Time, claim: &Claim) -> bool {
-        let room = &self.rooms[claim.room];
-        let caller = claim.caller.and_then(|caller| self.callers.get(caller));
-        let won = caller.iter().flat_map(|caller| &caller.won);
-        let others = won.filter_map(|key| Some(&self.rooms[self.claims.get(*key)?.room]));
-        let has_rivals = others.chain([room]).any(|room| room.order.has_rivals(now));
-        let turn = if has_rivals { TURN } else { TURN_ALONE };
-        let turn = turn.max((self.trip * limits::TURN_TRIPS).min(limits::TURN_MOST));
-        let age = now - claim.turn_since;
-        // A caller that has acquired its first locks has only now joined this queue.
-        let has_some = self.first(room).is_some_and(|caller| !caller.won.is_empty());
-        let goes_on = claim.turn_left > 0 || age < limits::TURN_OPEN || has_some;
-        age < turn && (!has_rivals || goes_on)
-    }
-
     pub(super) fn renewal_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &mut self.claims[key];
         let is_renewed = claim.is_renewed_by(reply);
@@ -182,23 +84,6 @@ impl<C: Clone> Core<C> {
         self.touch(now, room);
         if let Some(caller) = caller {
             self.begin_again(now, caller, room);
-        }
-    }
-
-    /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
-    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: EndResult) {
-        let Some(key) = key else { return };
-        let Some(caller) = self.callers.get_mut(key) else {
-            return;
-        };
-        let is_lost = |ended: &EndResult| matches!(ended, Ok(Ended::Lost));
-        let is_worse = |before: &EndResult| is_lost(before) || before.is_err() && !is_lost(&ended);
-        let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
-        caller.left -= 1;
-        if caller.left > 0 {
-            caller.ended = Some(ended);
-        } else if let Some(caller) = self.callers.remove(key) {
-            self.notify(caller.waiter, Notice::Ended(ended));
         }
     }
 

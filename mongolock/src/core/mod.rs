@@ -10,16 +10,17 @@
 //! |---|---|
 //! | events and effects | `event.rs` |
 //! | all data: callers, rooms, claims | `state.rs`, `claim.rs` |
-//! | how a call begins, and when the first caller of a lock asks | `rooms.rs` |
+//! | how a call begins, and when the first caller of a lock, of several locks or of a permit asks | `rooms.rs` |
 //! | callers that wait, and why they fail | `calls.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
 //! | the change stream | `stream.rs` |
-//! | the replies to claims | `claims.rs` |
-//! | holds: their end, hand-over, renewal, loss | `leases.rs` |
-//! | releases, also of claims that may be late, marks, detachment | `releases.rs`, `once.rs` |
+//! | the replies to claims and to releases | `claims.rs` |
+//! | leases: renewal, loss | `leases.rs` |
+//! | the end of a hold: hand-over, release, mark, detachment; releases of claims that may be late | `releases.rs`, `once.rs` |
 //! | resumption | `resuming.rs` |
 //! | transactions under a hold | `commits.rs` |
-//! | delivery, several locks, and permits | `sets.rs`, `permits.rs`, `permit_list.rs` |
+//! | delivery, also of several locks | `sets.rs` |
+//! | permits | `permits.rs`, `permit_list.rs` |
 //! | which command is sent when, with which rows, and what its failure means | `lanes.rs`, `places.rs`, `sending.rs`, `replies.rs` |
 //! | limits | `limits.rs` |
 

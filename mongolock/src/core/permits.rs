@@ -1,12 +1,12 @@
 //! A semaphore: each permit is a lock of its own, and a claim names one permit. All permits have one room: a call waits
 //! for any of them, and the turn ends when the claim has its permit, not when the hold ends.
 
-use super::event::{Effect, Lane, Report, Seen};
+use super::event::{Effect, Report, Seen};
 use super::lanes::Flight;
 use super::limits::FIRST_PAUSE;
 use super::permit_list::PermitState;
 use super::slab::Key;
-use super::state::{Claim, Core};
+use super::state::Core;
 use super::time::Time;
 use crate::protocol::Name;
 
@@ -26,32 +26,6 @@ impl<C: Clone> Core<C> {
     pub(super) fn room_of_document(&mut self, name: &Name) -> (Key, Option<u32>) {
         let (name, number) = parts(name);
         (self.room_of(name.into()), number)
-    }
-
-    /// The name of the document of a claim.
-    pub(super) fn document_of(&self, claim: &Claim) -> Name {
-        let name = &self.rooms[claim.room].name;
-        match claim.permit {
-            Some(number) => format!("{name}{number}").into(),
-            None => Name::clone(name),
-        }
-    }
-
-    /// While the turn asks for a permit, the calls behind it ask for others that may be free.
-    pub(super) fn seek_beside(&mut self, key: Key) {
-        loop {
-            let room = &self.rooms[key];
-            let may_ask = room.turn.is_some() && !room.permits.is_full();
-            let Some(caller) = room.queue.get(room.beside.len() + 1).filter(|_| may_ask) else {
-                return;
-            };
-            let width = self.callers[*caller].width;
-            let Some(claim) = self.claim_for(key, width) else {
-                return;
-            };
-            self.rooms[key].beside.push(claim);
-            self.push(claim, Lane::Claims);
-        }
     }
 
     /// Another claim has the permit, or its document is blocked.

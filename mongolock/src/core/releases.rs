@@ -1,17 +1,132 @@
-//! How claims leave their locks: they are released, or get another id, that of a mark or of a detached lease.
+//! How holds and claims end: a claim is handed over to the next call, released, or gets another id, that of a mark or of a detached
+//! lease.
 //!
 //! The command is repeated while the lease lasts; a claim that gets another id is renewed meanwhile. A release is sent once more when no
 //! late claim can take effect any more.
 
-use super::event::{EndResult, Ended, Ending, Fault, FaultKind, Lane, Notice, Rules};
+use super::event::{EndResult, Ended, Ending, Fault, FaultKind, Lane, Notice};
 use super::lanes::Flight;
-use super::limits;
+use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
-use super::state::{Claim, Closing, Core, Due, End, LeaseTimes, Stage};
+use super::state::{Claim, Closing, Core, Due, End, LeaseTimes, Phase, Postponed, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::{LockId, Ms, Name, Reply, Sight, Until};
 
 impl<C: Clone> Core<C> {
+    /// A holder ends its hold.
+    pub(super) fn end_hold(&mut self, now: Time, key: Key, how: &Ending, awaited: Option<C>) {
+        let caller = self.callers.get_mut(key);
+        let Some(caller) = caller.filter(|caller| !caller.waits && caller.left == 0) else {
+            return self.notify(awaited, Notice::Ended(Ok(Ended::Lost)));
+        };
+        match how {
+            Ending::Done | Ending::Detach(..) => return self.rename(now, key, how, awaited),
+            Ending::Untaken => {
+                caller.join.rules.min_hold = 0;
+                for (part, handle) in caller.won.iter().zip(std::mem::take(&mut caller.resumed)) {
+                    self.claims[*part].resumes = Some(handle);
+                }
+            }
+            Ending::Release => {}
+        }
+        self.end_all(now, key, awaited);
+    }
+
+    /// All claims of a caller end, one by one.
+    pub(super) fn end_all(&mut self, now: Time, key: Key, awaited: Option<C>) {
+        let caller = &mut self.callers[key];
+        (caller.waiter, caller.left) = (awaited, caller.won.len());
+        if caller.left == 0 {
+            self.callers.remove(key);
+        }
+        for place in 0.. {
+            let claim = self.callers.get(key).and_then(|caller| caller.won.get(place));
+            let Some(claim) = claim.copied() else { return };
+            self.end(now, claim, Some(key));
+        }
+    }
+
+    /// Ends a claim: it is handed over to the next caller, released or given up. `of` is its holder, if that waits for the end.
+    pub(super) fn end(&mut self, now: Time, key: Key, of: Option<Key>) {
+        let Some(claim) = self.claims.get(key) else {
+            return self.part_ended(of, Ok(Ended::Lost));
+        };
+        let (room, postponed) = (claim.room, Some(Postponed::Ending));
+        self.rooms[room].used = now;
+        match claim.stage {
+            Stage::Held if claim.commits.open > 0 => self.claims[key].commits.postponed = postponed,
+            Stage::Held if self.may_hand_over(now, key) => {
+                self.hand_over(now, key);
+                self.part_ended(of, Ok(Ended::HandedOver));
+            }
+            Stage::Held => self.release(now, key, of),
+            // It resumes a lease.
+            Stage::Asking => {
+                self.give_up(now, key);
+                self.part_ended(of, Ok(Ended::Lost));
+            }
+            Stage::Ending(_) | Stage::Released => self.part_ended(of, Ok(Ended::Lost)),
+        }
+        self.touch(now, room);
+    }
+
+    fn hand_over(&mut self, now: Time, key: Key) {
+        let claim = &mut self.claims[key];
+        claim.token += 1;
+        claim.turn_left = claim.turn_left.saturating_sub(1);
+        if let Some(lease) = &mut claim.lease {
+            lease.renewable_until = Time::NEVER;
+            lease.renew_at = lease.renew_at.min(now + limits::HANDED_OVER_CHECK);
+        }
+        self.arm_claim(now, key);
+        self.deliver(now, key);
+    }
+
+    /// Whether the claim can be handed over to the next call: that call has the same options, and the turn of this
+    /// process is not over.
+    fn may_hand_over(&self, now: Time, key: Key) -> bool {
+        let claim = &self.claims[key];
+        let lasts = |lease: LeaseTimes| lease.until - now > claim.rules.expiry * MS / 2;
+        let has_time = claim.lease.is_some_and(lasts);
+        let is_plain = claim.rules.min_hold == 0 && claim.rules.once.is_none() && !claim.commits.is_unclear;
+        let may_pass =
+            claim.token < claim.last && is_plain && has_time && self.has_turn(key) && self.fits(key);
+        may_pass && self.phase != Phase::Closed && self.is_in_turn(now, claim)
+    }
+
+    /// Whether the turn of this process is not over. If another process wants one lock of a set, the short turn applies
+    /// to the whole set.
+    fn is_in_turn(&self, now: Time, claim: &Claim) -> bool {
+        let room = &self.rooms[claim.room];
+        let caller = claim.caller.and_then(|caller| self.callers.get(caller));
+        let won = caller.iter().flat_map(|caller| &caller.won);
+        let others = won.filter_map(|key| Some(&self.rooms[self.claims.get(*key)?.room]));
+        let has_rivals = others.chain([room]).any(|room| room.order.has_rivals(now));
+        let turn = if has_rivals { TURN } else { TURN_ALONE };
+        let turn = turn.max((self.trip * limits::TURN_TRIPS).min(limits::TURN_MOST));
+        let age = now - claim.turn_since;
+        // A caller that has acquired its first locks has only now joined this queue.
+        let has_some = self.first(room).is_some_and(|caller| !caller.won.is_empty());
+        let goes_on = claim.turn_left > 0 || age < limits::TURN_OPEN || has_some;
+        age < turn && (!has_rivals || goes_on)
+    }
+
+    /// One claim of a hold has ended. The last one ends the hold: it is lost if one of them was.
+    pub(super) fn part_ended(&mut self, key: Option<Key>, ended: EndResult) {
+        let Some(key) = key else { return };
+        let Some(caller) = self.callers.get_mut(key) else {
+            return;
+        };
+        let is_lost = |ended: &EndResult| matches!(ended, Ok(Ended::Lost));
+        let is_worse = |before: &EndResult| is_lost(before) || before.is_err() && !is_lost(&ended);
+        let ended = caller.ended.take().filter(is_worse).unwrap_or(ended);
+        caller.left -= 1;
+        if caller.left > 0 {
+            caller.ended = Some(ended);
+        } else if let Some(caller) = self.callers.remove(key) {
+            self.notify(caller.waiter, Notice::Ended(ended));
+        }
+    }
+
     /// Sends a release. If the claim has its turn, the next call waits for the reply or the first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, of: Option<Key>) {
         self.leave_commits(key, Ended::Lost);
@@ -106,16 +221,8 @@ impl<C: Clone> Core<C> {
         self.touch(now, room);
     }
 
-    /// What a command says that ends a claim.
-    pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
-        if let Stage::Ending(closing) = &self.claims[key].stage {
-            let ended = self.claims[key].ended_by(closing, now - sent, reply);
-            self.ended(now, sent, key, Ok(ended));
-        }
-    }
-
     /// The claim has left its lock, or the command was in vain.
-    fn ended(&mut self, now: Time, sent: Time, key: Key, ended: EndResult) {
+    pub(super) fn ended(&mut self, now: Time, sent: Time, key: Key, ended: EndResult) {
         let has_turn = self.has_turn(key);
         let claim = &mut self.claims[key];
         let room = claim.room;
@@ -223,27 +330,6 @@ impl<C: Clone> Core<C> {
             () => self.end_in_vain(now, key),
         }
     }
-
-    /// Releases detached leases for which no caller has a handle.
-    pub(super) fn discard(&mut self, now: Time, leases: Vec<(Name, LockId)>) {
-        for (name, id) in leases {
-            let (room, permit) = self.room_of_document(&name);
-            let claim = self.add_claim(Claim {
-                id: Some(id),
-                room,
-                permit,
-                // A detached lease may last for long.
-                rules: Rules {
-                    expiry: limits::LONG + 1,
-                    ..Rules::default()
-                },
-                // A late command may write the lease once more.
-                unclear_until: Some(now + (limits::LIMIT + limits::NO_REPLY)),
-                ..Claim::default()
-            });
-            self.release(now, claim, None);
-        }
-    }
 }
 
 impl Claim {
@@ -266,67 +352,9 @@ impl Claim {
         self.rules.expiry > limits::LONG || self.resumes.is_some()
     }
 
-    /// Whether the document has the mark of the claim, which a transaction has made.
-    pub(super) fn is_marked_by(&self, reply: &Reply) -> bool {
-        matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
-    }
-
     /// Whether its present end began after this command was sent.
     pub(super) fn is_ended_since(&self, flight: &Flight) -> bool {
         matches!(&self.stage, Stage::Ending(closing) if closing.after >= flight.number)
-    }
-
-    /// What the command, or an earlier one, has done to the document.
-    fn ended_by(&self, closing: &Closing, took: Span, reply: &Reply) -> Ended {
-        let Some(sight) = &reply.sight else {
-            // Of several rows the reply may tell only that all of them have changed their documents.
-            let is_done = reply.is_applied == Some(true) || closing.is_release() && closing.tries > 1;
-            return match closing.end {
-                _ if !is_done => Ended::Lost,
-                End::Release(_) => Ended::Released,
-                End::Mark(_) => Ended::Marked,
-                End::Detach(..) => Ended::Detached,
-            };
-        };
-        match &closing.end {
-            End::Detach(id, _) if sight.has(id) => Ended::Detached,
-            End::Release(_) | End::Mark(_) if self.is_marked_by(reply) => Ended::Marked,
-            End::Release(_) if self.is_released_by(closing, took, reply, sight) => Ended::Released,
-            End::Mark(Until::At(over)) if self.is_over_by(closing, reply, sight, *over) => Ended::Released,
-            _ => Ended::Lost,
-        }
-    }
-
-    /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
-    fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
-        if let Some((handle, _)) = &self.resumes {
-            return closing.tries > 1 || sight.has(handle);
-        }
-        let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
-        let token = sight.document.token.long();
-        // An operator may have released the lock earlier, with the same token.
-        let is_recent = || {
-            sight
-                .left()
-                .is_some_and(|left| left.saturating_mul(MS) + took + MS >= 0)
-        };
-        let is_own = reply.is_applied.unwrap_or_else(is_recent);
-        // If an earlier command has released the lock, a repetition finds another document. The last token of the claim
-        // shows a release by an operator. After a late claim the document has other tokens.
-        match closing.tries {
-            _ if self.last == 0 => reply.is_applied == Some(true),
-            0 | 1 => is_ended && token == Some(self.token) && is_own,
-            _ => !is_ended || token != Some(self.last) || self.last == self.token,
-        }
-    }
-
-    /// Whether the period of its mark was over, so that the lock was released.
-    fn is_over_by(&self, closing: &Closing, reply: &Reply, sight: &Sight, over: Ms) -> bool {
-        let document = &sight.document;
-        // An operator leaves the same document, also before the period is over.
-        let may_be_by_mark = reply.is_applied != Some(false) || closing.tries > 1;
-        let is_released = sight.has("") && document.token.long() == Some(self.last);
-        is_released && may_be_by_mark && document.expires_at.date() >= Some(over)
     }
 }
 

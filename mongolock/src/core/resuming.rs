@@ -1,9 +1,9 @@
 //! Resumes detached leases: each claim replaces the id of a lease. If a resumption is given up, it restores the id, so
 //! that the handle stays valid.
 
-use super::event::{Cause, Fault, FaultKind, Join, Lane};
+use super::event::{Cause, Fault, FaultKind, Join, Lane, Rules};
 use super::lanes::Flight;
-use super::limits::PAUSE;
+use super::limits::{self, PAUSE};
 use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Claim, Core, LeaseTimes, Stage};
@@ -95,6 +95,27 @@ impl<C: Clone> Core<C> {
         match claim.caller.zip(cause) {
             Some((caller, cause)) => self.fail(now, caller, room, cause),
             None => claim.again_at = now + pause,
+        }
+    }
+
+    /// Releases detached leases for which no caller has a handle.
+    pub(super) fn discard(&mut self, now: Time, leases: Vec<(Name, LockId)>) {
+        for (name, id) in leases {
+            let (room, permit) = self.room_of_document(&name);
+            let claim = self.add_claim(Claim {
+                id: Some(id),
+                room,
+                permit,
+                // A detached lease may last for long.
+                rules: Rules {
+                    expiry: limits::LONG + 1,
+                    ..Rules::default()
+                },
+                // A late command may write the lease once more.
+                unclear_until: Some(now + (limits::LIMIT + limits::NO_REPLY)),
+                ..Claim::default()
+            });
+            self.release(now, claim, None);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A lock in this process: calls enter its queue, the first of them asks, and what is known of it is kept for some time.
+//! A lock in this process: calls enter its queue, the first of them asks, and what is known of it is kept for some time. A call for
+//! several locks asks with one command for as many as are free, in the order of their names.
 
 use super::event::{Join, Lane, Wanted};
 use super::limits::{COPIES, LINGER, LINGER_LISTENING};
@@ -75,6 +76,43 @@ impl<C: Clone> Core<C> {
         } else {
             (caller.room, caller.after) = (Some(room_key), self.commands);
         }
+    }
+
+    /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
+    /// which no call waits in this process.
+    pub(super) fn advance(&mut self, now: Time, key: Key) {
+        let is_idle = |caller: &&Caller<C>| caller.waits && caller.room.is_none();
+        let Some(caller) = self.callers.get(key).filter(is_idle) else {
+            return;
+        };
+        let first = caller.won.len();
+        let mut claims = Vec::new();
+        for place in first.. {
+            let Some(name) = self.callers[key].names.get(place) else {
+                break;
+            };
+            let room = self.room_of(name.clone());
+            let is_free = self.may_be_free(room);
+            if place > first && !is_free {
+                break;
+            }
+            self.enter(now, key, room);
+            if !is_free {
+                return self.touch(now, room);
+            }
+            let claim = self.new_claim(room);
+            let own = &mut self.rooms[room];
+            (own.turn, own.looks, own.in_lane) = (Some(claim), false, false);
+            claims.push(claim);
+        }
+        self.go_together(Lane::Claims, claims);
+    }
+
+    /// Whether no call of this process waits for it, and it is not left to another process.
+    fn may_be_free(&self, key: Key) -> bool {
+        let room = &self.rooms[key];
+        let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields;
+        is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
     pub(super) fn room_of(&mut self, name: Name) -> Key {
@@ -163,6 +201,23 @@ impl<C: Clone> Core<C> {
             self.lane(Lane::Looks)
                 .apart
                 .push_back((RowOrder::Each, vec![key]));
+        }
+    }
+
+    /// While the turn asks for a permit, the calls behind it ask for others that may be free.
+    pub(super) fn seek_beside(&mut self, key: Key) {
+        loop {
+            let room = &self.rooms[key];
+            let may_ask = room.turn.is_some() && !room.permits.is_full();
+            let Some(caller) = room.queue.get(room.beside.len() + 1).filter(|_| may_ask) else {
+                return;
+            };
+            let width = self.callers[*caller].width;
+            let Some(claim) = self.claim_for(key, width) else {
+                return;
+            };
+            self.rooms[key].beside.push(claim);
+            self.push(claim, Lane::Claims);
         }
     }
 

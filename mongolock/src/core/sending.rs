@@ -198,6 +198,15 @@ impl<C: Clone> Core<C> {
         Some(Row { name, when, then })
     }
 
+    /// The name of the document of a claim.
+    pub(super) fn document_of(&self, claim: &Claim) -> Name {
+        let name = &self.rooms[claim.room].name;
+        match claim.permit {
+            Some(number) => format!("{name}{number}").into(),
+            None => Name::clone(name),
+        }
+    }
+
     fn look(&mut self, flight: &Flight, key: Key) -> Option<Name> {
         let room = self.rooms.get_mut(key)?;
         if !std::mem::take(&mut room.in_lane) || room.queue.is_empty() {

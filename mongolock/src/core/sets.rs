@@ -1,48 +1,11 @@
-//! How a caller gets its locks: in the order of their names, with one command as many as are free.
+//! Delivery: a caller gets the claims that its locks have acquired, and begins its hold with the last one.
 
-use super::event::{Cause, Grant, Lane, Notice};
+use super::event::{Cause, Grant, Notice};
 use super::slab::Key;
-use super::state::{Caller, Core, Stage};
+use super::state::{Core, Stage};
 use super::time::{MS, Time};
 
 impl<C: Clone> Core<C> {
-    /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
-    /// which no call waits in this process.
-    pub(super) fn advance(&mut self, now: Time, key: Key) {
-        let is_idle = |caller: &&Caller<C>| caller.waits && caller.room.is_none();
-        let Some(caller) = self.callers.get(key).filter(is_idle) else {
-            return;
-        };
-        let first = caller.won.len();
-        let mut claims = Vec::new();
-        for place in first.. {
-            let Some(name) = self.callers[key].names.get(place) else {
-                break;
-            };
-            let room = self.room_of(name.clone());
-            let is_free = self.may_be_free(room);
-            if place > first && !is_free {
-                break;
-            }
-            self.enter(now, key, room);
-            if !is_free {
-                return self.touch(now, room);
-            }
-            let claim = self.new_claim(room);
-            let own = &mut self.rooms[room];
-            (own.turn, own.looks, own.in_lane) = (Some(claim), false, false);
-            claims.push(claim);
-        }
-        self.go_together(Lane::Claims, claims);
-    }
-
-    /// Whether no call of this process waits for it, and it is not left to another process.
-    fn may_be_free(&self, key: Key) -> bool {
-        let room = &self.rooms[key];
-        let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields;
-        is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
-    }
-
     /// The first caller of its room gets the claim.
     pub(super) fn deliver(&mut self, now: Time, key: Key) {
         let room = self.claims[key].room;

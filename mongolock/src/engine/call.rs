@@ -1,4 +1,4 @@
-//! A call that waits.
+//! A call that waits, and its error.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,18 +6,21 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tracing::Span;
 
 use super::clock::duration;
+use super::faults::{error_of, is_out_of_time};
 use super::hold::Hold;
 use super::state::{About, Engine, Event, Lease};
-use super::words;
-use crate::core::{Join, Key, OncePolicy, Rules, Time, Wanted};
+use crate::core::limits::SLOW;
+use crate::core::{self, CallFailure, Cause, Join, Key, MS, OncePolicy, Rules, Seen, Time, Wanted};
 use crate::error::meaning::Meaning;
 use crate::meter::{AcquireOutcome, Measure};
-use crate::options::{Once, Options};
+use crate::options::{OnBusy, Once, Options};
+use crate::protocol::Id;
 use crate::store::millis;
-use crate::{LockError, trace};
+use crate::{Busy, FencingToken, LockError, LossReason, lock_id, permit_id, trace};
 
 /// A call that has begun. If it is dropped, it leaves its queue, and a hold that it was given meanwhile ends.
 pub(crate) struct AcquireCall {
@@ -82,7 +85,7 @@ impl AcquireCall {
                 self.lease.report(trace::acquired);
                 Ok(Hold::new(Arc::clone(&self.lease)))
             }
-            Err(failure) => Err(words::failed(&self.lease, &failure, self.waited())),
+            Err(failure) => Err(failed(&self.lease, &failure, self.waited())),
         })
     }
 
@@ -146,4 +149,70 @@ fn rules(options: &Options) -> Rules {
             Once::Kept(retention) => OncePolicy::Kept(millis(retention)),
         }),
     }
+}
+
+/// Why a call has not got what it wanted: of a try `Busy` if another holder has the lock.
+fn failed(lease: &Lease, failure: &CallFailure, waited: Duration) -> LockError {
+    let engine = &lease.engine;
+    let resumed = lease.about.resumes.unwrap_or(FencingToken::NONE);
+    let title = lease.name();
+    let name = failure.name.as_deref().map_or(title, permit_id::shown);
+    let seen = failure.seen.as_ref();
+    let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
+    let fault = failure.fault.as_ref();
+    let fault = fault.filter(|(_, fault)| seen.is_none() || !is_out_of_time(fault));
+    let is_newer = |age: &core::Span| fault.is_none_or(|(fault, _)| age <= fault);
+    let error = fault.map(|(_, fault)| error_of(fault));
+    let error = error.filter(|error| error.meaning() != Meaning::NoReply);
+    let busy = || busy(engine, name, own.as_deref(), seen);
+    let timeout = || LockError::timeout(busy(), waited);
+    let held = || match lease.about.on_busy {
+        OnBusy::Wait => timeout(),
+        OnBusy::TryOnce => LockError::busy(busy()),
+    };
+    let cause = match failure.cause {
+        // A resumption depends only on its own lease, and no reply has shown the state of that lease.
+        Cause::Busy | Cause::Timeout if lease.about.resumes.is_some() => Cause::Unanswered,
+        cause => cause,
+    };
+    match cause {
+        Cause::Done => done(name, seen),
+        Cause::PeriodOver => timeout(),
+        Cause::Busy => held(),
+        Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => held(),
+        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => timeout(),
+        Cause::Timeout | Cause::Refused | Cause::Unanswered => {
+            error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited))
+        }
+        Cause::Gone => LockError::lost(title, resumed, LossReason::Gone),
+        Cause::Expired => LockError::lost(title, resumed, LossReason::Expired),
+        Cause::ShutDown => LockError::shut_down(title),
+    }
+}
+
+/// The data of a held lock for its caller.
+fn busy(engine: &Engine, name: &str, own: Option<&Lease>, seen: Option<&(core::Span, Seen)>) -> Busy {
+    if let Some(own) = own {
+        return own.busy(name);
+    }
+    let mut busy = Busy::new(name);
+    let Some((age, seen)) = seen else { return busy };
+    let since = |ms: i64| duration(ms.saturating_mul(MS) + age);
+    // A lock that is taken by a minimum hold has no holder.
+    if !lock_id::taken_by(&seen.lock_id).is_empty() {
+        busy.holder = lock_id::owner(&seen.lock_id).map(str::to_owned);
+        busy.in_this_process =
+            Id::parse(&seen.lock_id).is_some_and(|id| !id.is_detached() && id.mark() == engine.mark);
+        busy.held_for = seen.held_for.map(since);
+    }
+    busy.remaining = seen.left.map(|left| duration(left.saturating_mul(MS) - age));
+    busy
+}
+
+fn done(name: &str, seen: Option<&(core::Span, Seen)>) -> LockError {
+    let (by, until) = seen.map_or(("", 0), |(_, seen)| {
+        let by = lock_id::owner(&seen.lock_id).unwrap_or_default();
+        (by, seen.ends.unwrap_or_default())
+    });
+    LockError::done(name, by, DateTime::from_millis(until))
 }

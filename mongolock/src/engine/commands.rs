@@ -1,9 +1,9 @@
-//! Takes events: the core decides, and its commands are sent in the order of its decisions.
+//! Takes events: the core decides, its commands are sent in the order of its decisions, and its change stream is read.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -11,18 +11,18 @@ use tokio::time::{Instant, timeout_at};
 use super::after;
 use super::clock::duration;
 use super::ends::Ends;
+use super::faults::{fault, no_reply};
 use super::reports::EngineReport;
 use super::state::{Command, Decider, Engine, Event, Lease, System};
-use super::stream::watch;
-use super::words::{fault, no_reply};
 use crate::core::limits::NO_REPLY;
-use crate::core::{self, Effect, Key, Notice, Saw, Span, Time};
+use crate::core::{self, Core, Effect, Key, Notice, Saw, Span, Time};
+use crate::home::tell;
 use crate::protocol::{Name, RowOrder};
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
 use crate::timing::REFUSAL_LIMIT;
-use crate::{LockError, permit_id};
+use crate::{LockError, permit_id, trace};
 
 /// The greatest number of names for which a provider remembers that a warning was reported once.
 const MOST_WARNINGS: usize = 1000;
@@ -236,6 +236,44 @@ async fn look_each(store: &Store, looks: &[Name], limit: Duration) -> Result<Vec
     }
     let saw = |look: &Name| saws.remove(look).unwrap_or_default();
     Ok(looks.iter().map(saw).collect())
+}
+
+/// Reads one stream until the next one is open, so that no event is missed in between.
+async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
+    let Some(present) = engine.upgrade() else { return };
+    let store = Arc::clone(&present.store);
+    let closed = move |is_lasting| Event::Closed { number, is_lasting };
+    // The stream also ends with its runtime, even while it is being opened. The core ignores the end of one that it does not need.
+    let _ends = Ends::new(&present, move || closed(false));
+    drop(present);
+    let needed = || {
+        let is_needed = |core: &Core<_>| core.reads_stream(number) && !core.refuses(true);
+        engine
+            .upgrade()
+            .filter(|engine| is_needed(&lock(&engine.core).core))
+    };
+    let opened = store.watch(names.as_deref()).await;
+    let Some(present) = needed() else { return };
+    let mut news = match opened {
+        Ok(news) => news,
+        Err(error) => {
+            let is_lasting = error.is_without_streams();
+            tell(move || trace::wake_up_failed(&error));
+            present.apply(closed(is_lasting));
+            return;
+        }
+    };
+    present.apply(Event::Opened(number));
+    drop(present);
+    loop {
+        let next = news.next().await;
+        let Some(engine) = needed() else { return };
+        match next {
+            Ok(Some(news)) => drop(engine.apply(Event::News(news))),
+            Ok(None) => {}
+            Err(error) => return tell(move || trace::wake_up_failed(&error)),
+        }
+    }
 }
 
 /// The first and the last refusal of the user, with this error. After another error, or a long pause, they begin anew.

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::after;
+use super::clock::duration;
+use super::faults::error_of;
 use super::state::{Event, How, Lease, Step};
-use super::words;
-use crate::core::{EndResult, Ended, Ending, Time};
-use crate::error::meaning::Meaning;
+use crate::core::{EndResult, Ended, Ending, FaultKind, Time};
+use crate::error::meaning::{Meaning, OwnFailure};
 use crate::meter::Measure;
 use crate::store::millis;
 use crate::sync::lock;
@@ -82,7 +83,7 @@ impl Hold {
         let how = How::of(&ending);
         let begun = self.lease.end(ending);
         let ended = self.lease.until_ended().await;
-        words::unended(&self.lease, how, ended, begun)
+        unended(&self.lease, how, ended, begun)
     }
 
     /// Releases the lock without waiting for the server's reply. An error means that the lease had ended before.
@@ -164,4 +165,22 @@ impl fmt::Debug for Hold {
             .field("remaining", &self.lease.remaining())
             .finish_non_exhaustive()
     }
+}
+
+/// The error of a hold whose end its holder has asked for at this time, if it has not ended well.
+fn unended(lease: &Lease, how: How, ended: EndResult, begun: Time) -> Result<(), LockError> {
+    let fault = match ended {
+        Ok(Ended::Lost) => return Err(lease.lost_error()),
+        Ok(_) => return Ok(()),
+        Err(fault) => fault,
+    };
+    let (engine, request) = (&lease.engine, how.as_str());
+    let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
+    let source = fault.as_ref().map_or_else(no_reply, error_of);
+    if how == How::Release {
+        return Err(source);
+    }
+    let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind == FaultKind::Refused);
+    let left = (!is_refused).then_some(lease.about.options.expiry);
+    Err(OwnFailure::unended(request, lease.name(), left, source))
 }

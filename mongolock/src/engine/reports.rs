@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::clock::duration;
+use super::faults::error_of;
 use super::state::{How, Lease};
-use super::words::error_of;
 use crate::core::{self, EndResult, Ended, FailedCommand, FaultKind, Lane, MS, Time};
 use crate::meter::Measure;
 use crate::{LockError, LossReason, permit_id, trace};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::LockError;
-use crate::core::Wanted;
 use crate::engine::Lease;
 use crate::few::Few;
 use crate::name::RenderedName;
@@ -63,16 +62,6 @@ impl Target {
         };
         let name = String::new();
         Err(LockError::InvalidName { name, reason })
-    }
-
-    /// What the core is asked for.
-    pub(super) fn wanted(&self) -> Wanted {
-        let text = |name: &RenderedName| Arc::clone(&name.text);
-        match (&*self.names, self.permits) {
-            ([name], Some(number)) => Wanted::Permit(permit_id::group(&name.text), number),
-            ([name], None) => Wanted::Lock(text(name)),
-            (names, _) => Wanted::All(names.iter().map(text).collect()),
-        }
     }
 
     /// Whether this is the lease of a hold of the name.
