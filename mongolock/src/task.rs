@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::LockError;
 use crate::error::meaning::Meaning;
-use crate::timing::{ADMIN_REPLY_LIMIT, DEAD_CONNECTION, NO_REPLY};
+use crate::timing::{ADMIN_REPLY_LIMIT, NO_REPLY, REQUEST_LIMIT};
 pub(crate) use tokio::spawn;
 
 /// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
@@ -65,7 +65,7 @@ pub(crate) async fn within<T>(
 /// Waits for the reply to a command; `None` if there is no reply for this time after the command was sent. The command
 /// is then dropped, which closes its connection.
 ///
-/// A command that is still waiting for a connection is kept, for [`DEAD_CONNECTION`] at most: the application may use
+/// A command that is still waiting for a connection is kept, for [`REQUEST_LIMIT`] at most: the application may use
 /// all connections. The driver would keep the entry of a dropped command in the queue of the pool, and would serve no
 /// other entry at the event that serves that entry, so that after many of them an idle pool would serve two entries a
 /// second. [`driver_call`] notes whether the driver has woken the command, which it does when there is a connection.
@@ -78,7 +78,7 @@ pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output 
     if is_served.load(Relaxed) {
         return None;
     }
-    let rest = DEAD_CONNECTION.saturating_sub(most);
+    let rest = REQUEST_LIMIT.saturating_sub(most);
     tokio::time::timeout(rest, command).await.ok()
 }
 
@@ -212,7 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_command_that_waits_for_a_connection_is_kept_for_a_while() {
-        for (served_after, is_served) in [(LIMIT * 3, true), (DEAD_CONNECTION * 2, false)] {
+        for (served_after, is_served) in [(LIMIT * 3, true), (REQUEST_LIMIT * 2, false)] {
             let (pool, connection) = oneshot::channel();
             let begun = Instant::now();
             let waiting = tokio::spawn(reply_within(LIMIT, command(connection, async {})));

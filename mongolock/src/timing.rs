@@ -1,4 +1,4 @@
-//! Every time limit of the library, with its reason and its relation to the others.
+//! Every time limit of the library, with its reason and its relation to the others. Those of the core alone are in its `limits`.
 //!
 //! A limit *at the server* is sent with the command (`maxTimeMS`), and the server ends the command after it. A limit
 //! *in this process* ends a wait; the comment on the constant says what then happens to the command.
@@ -7,9 +7,13 @@ use std::time::Duration;
 
 // Acquire requests.
 
-/// A command without a reply is given up this time after its limit at the server, which closes its connection: the
-/// server has ended the command by then, so the connection is dead, and another command can be sent instead. A copy of a
-/// request about a detached lease is sent after this time.
+/// The longest time limit at the server of a command for locks: the transaction of another client may block their
+/// documents for this time.
+pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+/// If a reply is missing for this time, the connection may be dead: a claim, a release or a request about a detached
+/// lease is sent once more. A release has no longer limit at the server, because it is repeated. Any command is given up
+/// this time after its limit at the server, which closes its connection: the server has ended the command by then.
 pub(crate) const NO_REPLY: Duration = Duration::from_secs(2);
 
 /// The time without any reachable server after which an acquire request fails: three heartbeats of the driver, one each
@@ -31,9 +35,6 @@ pub(crate) const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const OVERLOAD_MEMORY: Duration = Duration::from_secs(10);
 
 // Releases.
-
-/// The limit at the server of a release, for instance at a document that the transaction of another client blocks.
-pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(4);
 
 /// The time for which a caller waits until its release is confirmed; the release then continues in the background.
 pub(crate) const RELEASE_REPLY_LIMIT: Duration = Duration::from_secs(6);
@@ -60,19 +61,17 @@ pub(crate) const COMMIT_NO_REPLY: Duration = Duration::from_secs(10);
 
 // Other commands.
 
-/// The limit at the server of an operator's command, or of a query for a claim.
-pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-
 /// The time for which an operator's call waits for a reply, which is long enough for a failover; the command then
 /// continues.
 pub(crate) const ADMIN_REPLY_LIMIT: Duration = Duration::from_secs(30);
 
-/// The time after which this process gives up a command without a reply, which closes its connection: by then the server
-/// has ended the command, and no outcome depends on the reply.
-pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
+/// The time after which a request is given up that has no shorter limit: a command without a reply, which closes its
+/// connection, because no outcome depends on the reply any more; a call without a timeout that has no reply; and the
+/// repetition of a mark or a detachment that is refused, if the lease is shorter.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The pause of a loop whose last request has failed, so that an immediate failure does not cause a busy loop: of a
-/// candidate for the lead, and of a stream of events. Without change streams it is the pause between two reads.
+/// candidate for the lead, of the change stream, and of a stream of events. Without change streams it is the pause between two reads.
 pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 // The hosts of a connection string.

@@ -23,7 +23,7 @@ MUTANTS = [
     ("no release when a late claim can no longer arrive", "releases.rs",
      ".take_if(|until| *until <= sent)", ".take()", "lock-deadline: late Left within its limit"),
     ("no release 90 s after a claim with a long lease", "releases.rs",
-     "self.rules.expiry > limits::LONG || self.resumes.is_some()", "false", "long-deadline: late Left"),
+     "self.rules.expiry > LATE_COMMAND || self.resumes.is_some()", "false", "long-deadline: late Left"),
     ("a claim that gets the lock during its release is not released again", "claims.rs",
      "closing.is_acquired_again |= last > claim.last,", "closing.is_acquired_again |= false,", "late*2"),
     ("a claim that gets the lock after its release is not released again", "claims.rs",

@@ -28,15 +28,15 @@ use crate::graph::Graph;
 use crate::module_tree::ModuleTree;
 
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
-/// public API, the last the values and tools.
+/// public API; the last has times and the meaning of commands.
 const RUNTIME_LAYERS: [&str; 7] = [
     "lib attribute leader provider blocking lock guard context commit detach health admin run fence guide readme",
     "engine",
     "probe home",
     "store",
-    "error duration token handle output name permit_id one_line opaque options timing backoff few sync task meter trace",
+    "error duration token handle output name permit_id one_line opaque options backoff few sync task meter trace",
     "lock_id core",
-    "protocol",
+    "protocol timing",
 ];
 
 fn workspace() -> PathBuf {

@@ -2,12 +2,12 @@
 
 use super::event::{CallFailure, Cause, Fault, Notice, Seen};
 use super::lanes::Flight;
-use super::limits::UNANSWERED;
 use super::slab::Key;
 use super::state::{Caller, Core, Due, Room, Stage};
-use super::time::{Span, Time};
+use super::time::{Span, Time, span};
 use crate::protocol::Ms;
 use crate::protocol::text::is_mark;
+use crate::timing::REQUEST_LIMIT;
 
 impl<C: Clone> Core<C> {
     /// The callers that a shutdown does not let wait.
@@ -236,7 +236,7 @@ impl<C> Caller<C> {
     pub(super) fn limit(&self, replied: Time) -> (Time, Cause) {
         match self.deadline() {
             Some(deadline) => (deadline, Cause::Timeout),
-            None => (replied.max(self.begun) + UNANSWERED, Cause::Unanswered),
+            None => (replied.max(self.begun) + span(REQUEST_LIMIT), Cause::Unanswered),
         }
     }
 

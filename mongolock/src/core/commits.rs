@@ -25,11 +25,11 @@
 
 use super::event::{Ended, LossReason, Notice};
 use super::lanes::Flight;
-use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
 use super::state::{Claim, Core, Postponed, Unknown};
-use super::time::{MS, Time};
+use super::time::{MS, Time, span};
 use crate::protocol::{Reply, Until};
+use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
 impl<C: Clone> Core<C> {
     pub(super) fn commit_begins(&mut self, now: Time, hold: Key, marks: bool) {
@@ -118,7 +118,7 @@ impl<C: Clone> Core<C> {
 
     /// Sends a renewal: its reply shows whether a transaction was made.
     fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
-        let limit = now + (LIMIT + NO_REPLY);
+        let limit = now + span(COMMAND_LIMIT) + span(NO_REPLY);
         let (claim, after) = (&mut self.claims[key], self.commands);
         claim.commits.unknown = Some(Unknown { limit, after });
         let caller = claim.caller.and_then(|caller| self.callers.get_mut(caller));

@@ -1,16 +1,9 @@
-//! Every limit of the core, with its reason.
+//! Every limit of the core alone, with its reason. Those that it has in common with the rest of the library are in `timing`.
 
 use super::time::{MS, Span};
 use crate::protocol::Ms;
 
 // Commands.
-
-/// The longest time limit at the server of a command with one row: the transaction of another client may block its
-/// document for this time.
-pub(crate) const LIMIT: Span = 5000 * MS;
-
-/// The same for each lane. A release is repeated, so a shorter time limit has no disadvantage.
-pub(super) const LIMITS: [Span; 4] = [LIMIT, 2000 * MS, LIMIT, LIMIT];
 
 /// The shortest time limit of a claim whose caller has a deadline: a shorter one would end normal commands.
 pub(super) const LIMIT_LEAST: Span = 200 * MS;
@@ -29,35 +22,18 @@ pub(super) const LIMIT_OF_PERMIT: Span = 1000 * MS;
 /// a connection.
 pub(super) const LIMIT_OF_COPY: Span = 500 * MS;
 
-/// The time for which a caller waits for its release. The release is repeated after that.
-pub(super) const RELEASE_REPLY: Span = 6000 * MS;
-
 /// A reply that takes longer is slow: the server may have begun the lease later than its holder counts, by this time.
 pub(crate) const SLOW: Span = 500 * MS;
-
-/// The engine ends a command this time after its time limit. What the driver has sent by then ends at the server at
-/// that limit.
-pub(crate) const NO_REPLY: Span = 2000 * MS;
 
 /// After this time a command without a reply no longer counts as in flight: its connection is dead, or its document is
 /// blocked.
 pub(super) const PLACE: Span = 800 * MS;
 
-/// After this time a claim or a release without a reply is sent once more: its connection may be dead.
-pub(super) const COPY: Span = 2000 * MS;
-
 /// The greatest number of copies of a claim in flight: each takes a connection.
 pub(super) const COPIES: u8 = 3;
 
-/// A claim without a reply whose lease is longer than this, in milliseconds, is released once more, [`RELEASED_AGAIN`]
-/// after it was last sent.
-pub(super) const LONG: Ms = 60_000;
-
 /// The longest time for which a command may stay in the network and the server.
 pub(super) const RELEASED_AGAIN: Span = 90_000 * MS;
-
-/// A wait without a limit ends after this time without a reply.
-pub(super) const UNANSWERED: Span = 60_000 * MS;
 
 /// The pause after a failed command.
 pub(super) const PAUSE: (Span, Span) = (20 * MS, 50 * MS);
@@ -68,10 +44,6 @@ pub(super) const PAUSES: u8 = 20;
 /// A call whose commands have failed for some time pauses for that time divided by this number, if that is longer than
 /// the pause above.
 pub(super) const PAUSE_PART: Span = 8;
-
-/// The shortest time, in milliseconds, for which a lease is renewed after the end of the work, while its mark or its
-/// detachment is refused.
-pub(super) const KEPT_LEAST: Ms = 60_000;
 
 // Lanes: each array has one number for renewals, ends, claims and looks.
 
@@ -138,9 +110,9 @@ pub(super) const RENEWAL_TOGETHER: Ms = 12;
 /// The same while the server rejects commands.
 pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 
-/// The time limit of a renewal is the lease divided by this number, between these bounds.
+/// The time limit of a renewal is the lease divided by this number, and at least this time.
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
-pub(super) const RENEWAL_LIMIT: (Span, Span) = (50 * MS, LIMIT);
+pub(super) const RENEWAL_LIMIT: Span = 50 * MS;
 
 /// The pause after a failed renewal is the rest of the lease divided by this number, between these bounds.
 pub(super) const RENEWAL_PAUSE_PART: Span = 128;
@@ -214,6 +186,5 @@ pub(super) const FILTER_MOST: usize = 64;
 /// so that the filter does not change too often.
 pub(super) const FILTER_FEW: usize = 48;
 
-/// The pause before the change stream is opened again; the second one is for a server without change streams.
-pub(super) const STREAM_RETRY: Span = 1000 * MS;
+/// The pause before the change stream of a server without change streams is opened again.
 pub(super) const STREAM_UNAVAILABLE: Span = 300_000 * MS;

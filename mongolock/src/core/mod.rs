@@ -59,7 +59,7 @@ pub(crate) use once::OncePolicy;
 pub(crate) use places::Places;
 pub(crate) use slab::Key;
 pub(crate) use state::{Conf, Core, Luck};
-pub(crate) use time::{MS, Span, Time};
+pub(crate) use time::{MS, Span, Time, span};
 
 use limits::AT_ONCE;
 use state::{Closing, Due, End, Phase, Stage};

@@ -9,7 +9,9 @@ use super::lanes::Flight;
 use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
 use super::state::{Claim, Closing, Core, Due, End, LeaseTimes, Phase, Postponed, Stage};
-use super::time::{MS, Span, Time};
+use super::time::{MS, Span, Time, span};
+use crate::protocol::LATE_COMMAND;
+use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
 
 impl<C: Clone> Core<C> {
     /// A holder ends its hold.
@@ -136,7 +138,7 @@ impl<C: Clone> Core<C> {
         let holder = holder.and_then(|holder| self.callers.get(holder));
         let end = End::Release(holder.map_or(0, |holder| holder.join.rules.min_hold));
         let stop = now + claim.rules.expiry * MS;
-        let stage = self.closing(end, of, (now + limits::RELEASE_REPLY, stop));
+        let stage = self.closing(end, of, (now + span(RELEASE_REPLY_LIMIT), stop));
         self.claims[key].stage = stage;
         self.push(key, Lane::Ends);
     }
@@ -184,7 +186,7 @@ impl<C: Clone> Core<C> {
             Ending::Detach(ids, ttl) => End::Detach(ids.get(place)?.clone(), *ttl),
             Ending::Release | Ending::Untaken => return None,
         };
-        lease.renewable_until = now + claim.rules.expiry.max(limits::KEPT_LEAST) * MS;
+        lease.renewable_until = now + (claim.rules.expiry * MS).max(span(REQUEST_LIMIT));
         (lease.until > now).then_some((end, lease))
     }
 
@@ -347,9 +349,9 @@ impl Claim {
     }
 
     /// Whether the claim is released once more after the longest time of a late command, which could take a lock for
-    /// long, or a detached lease from its handle.
+    /// longer than a command stays in the server, or a detached lease from its handle.
     fn is_long(&self) -> bool {
-        self.rules.expiry > limits::LONG || self.resumes.is_some()
+        self.rules.expiry > LATE_COMMAND || self.resumes.is_some()
     }
 
     /// Whether its present end began after this command was sent.

@@ -3,12 +3,13 @@
 
 use super::event::{Cause, Fault, FaultKind, Join, Lane, Rules};
 use super::lanes::Flight;
-use super::limits::{self, PAUSE};
+use super::limits::PAUSE;
 use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Claim, Core, LeaseTimes, Stage};
-use super::time::Time;
-use crate::protocol::{LockId, Ms, Name, Reply, RowOrder};
+use super::time::{Time, span};
+use crate::protocol::{LATE_COMMAND, LockId, Ms, Name, Reply, RowOrder};
+use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
 impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
@@ -108,11 +109,11 @@ impl<C: Clone> Core<C> {
                 permit,
                 // A detached lease may last for long.
                 rules: Rules {
-                    expiry: limits::LONG + 1,
+                    expiry: LATE_COMMAND + 1,
                     ..Rules::default()
                 },
                 // A late command may write the lease once more.
-                unclear_until: Some(now + (limits::LIMIT + limits::NO_REPLY)),
+                unclear_until: Some(now + span(COMMAND_LIMIT) + span(NO_REPLY)),
                 ..Claim::default()
             });
             self.release(now, claim, None);

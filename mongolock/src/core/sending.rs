@@ -6,9 +6,10 @@ use super::lanes::{Flight, LANES, Queue};
 use super::limits;
 use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
-use super::time::{MS, Time};
+use super::time::{MS, Time, span};
 use crate::protocol::text::owner;
 use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
+use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
 impl<C: Clone> Core<C> {
     /// Puts the claim into this lane.
@@ -102,14 +103,18 @@ impl<C: Clone> Core<C> {
         mut keys: Vec<Key>,
         (order, is_alone): (RowOrder, bool),
     ) {
-        // That of renewals depends on their leases.
+        // A release is repeated after that time. The limit of a renewal depends on its lease.
+        let longest = span(if lane == Lane::Ends {
+            NO_REPLY
+        } else {
+            COMMAND_LIMIT
+        });
         let limit = match lane {
             Lane::Claims | Lane::Ends if keys.len() > 1 => {
-                limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS)
+                longest.min(limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS))
             }
-            _ => limits::LIMIT,
+            _ => longest,
         };
-        let limit = limit.min(limits::LIMITS[lane as usize]);
         let mut flight = Flight {
             number: self.commands + 1,
             lane,
@@ -149,7 +154,7 @@ impl<C: Clone> Core<C> {
     /// Sets the timer of a claim that was sent.
     fn sent(&mut self, flight: &Flight, key: Key) {
         let (now, claim) = (flight.sent, &mut self.claims[key]);
-        let next = now + limits::COPY;
+        let next = now + span(NO_REPLY);
         match flight.lane {
             Lane::Renewals => {
                 if let Some(lease) = &mut claim.lease {
@@ -188,8 +193,7 @@ impl<C: Clone> Core<C> {
             Lane::Renewals => {
                 claim.lease?;
                 let expiry = claim.rules.expiry;
-                let (least, most) = limits::RENEWAL_LIMIT;
-                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most);
+                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).max(limits::RENEWAL_LIMIT);
                 flight.limit = flight.limit.min(limit);
                 (claim.runs()?, Then::Renew { expiry })
             }
@@ -212,7 +216,7 @@ impl<C: Clone> Core<C> {
         if !std::mem::take(&mut room.in_lane) || room.queue.is_empty() {
             return None;
         }
-        room.pause_until = flight.sent + limits::COPY;
+        room.pause_until = flight.sent + span(NO_REPLY);
         (room.asked, room.asked_by) = (flight.sent, flight.number);
         let (name, next) = (room.name.clone(), room.pause_until);
         self.arm(Due::Room(key), next);

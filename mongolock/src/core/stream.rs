@@ -6,7 +6,8 @@ use super::event::Effect;
 use super::limits;
 use super::slab::Key;
 use super::state::{Core, Due, Phase};
-use super::time::Time;
+use super::time::{Time, span};
+use crate::timing::FAILED_PAUSE;
 
 /// The change stream of this process, and the locks for which it is open. Its filters have numbers: a lock has the
 /// number of the first filter that reports it.
@@ -104,7 +105,7 @@ impl<C: Clone> Core<C> {
         let pause = if is_lasting {
             limits::STREAM_UNAVAILABLE
         } else {
-            limits::STREAM_RETRY
+            span(FAILED_PAUSE)
         };
         let stream = &mut self.stream;
         stream.is_possible = !is_lasting;

@@ -3,6 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::ops::{Add, Sub};
 
+use ::core::time::Duration;
+
 /// A time of this process, in microseconds since its provider was built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub(crate) i64);
@@ -12,6 +14,12 @@ pub(crate) type Span = i64;
 
 /// A millisecond.
 pub(crate) const MS: Span = 1000;
+
+/// A time of the whole library, in the form of the core.
+#[expect(clippy::cast_possible_truncation, reason = "they are short")]
+pub(crate) const fn span(time: Duration) -> Span {
+    time.as_micros() as Span
+}
 
 impl Time {
     /// Earlier than every time that is compared with the present.

@@ -14,14 +14,13 @@ use super::ends::Ends;
 use super::faults::{fault, no_reply};
 use super::reports::EngineReport;
 use super::state::{Command, Decider, Engine, Event, Lease, System};
-use crate::core::limits::NO_REPLY;
-use crate::core::{self, Core, Effect, Key, Notice, Saw, Span, Time};
+use crate::core::{self, Core, Effect, Key, Notice, Saw, Span, Time, span};
 use crate::home::tell;
 use crate::protocol::{Name, RowOrder};
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::{at_once, reply_within};
-use crate::timing::REFUSAL_LIMIT;
+use crate::timing::{NO_REPLY, REFUSAL_LIMIT};
 use crate::{LockError, permit_id, trace};
 
 /// The greatest number of names for which a provider remembers that a warning was reported once.
@@ -175,7 +174,7 @@ impl SentCommand {
 
     /// The longest time until its reply.
     fn most(self) -> Span {
-        self.limit + NO_REPLY
+        self.limit + span(NO_REPLY)
     }
 }
 

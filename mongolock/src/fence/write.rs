@@ -11,7 +11,7 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 
 use super::kinds::{PreparedWrite, Upsert, Write};
 use crate::error::meaning::{Meaning, colliding_values};
-use crate::timing::DEAD_CONNECTION;
+use crate::timing::REQUEST_LIMIT;
 use crate::{LockError, meter, task, trace};
 
 /// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
@@ -103,7 +103,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
         match session {
             None => Box::pin(async {
                 // After this time its connection must be dead.
-                task::start(task::limited(DEAD_CONNECTION, "command", prepared?.make(None))).await
+                task::start(task::limited(REQUEST_LIMIT, "command", prepared?.make(None))).await
             }),
             Some(session) => Box::pin(async { prepared?.make(Some(session)).await }),
         }
@@ -255,7 +255,7 @@ mod tests {
         let written = writing.await;
         assert!(matches!(written, Err(LockError::Mongo(_))), "{written:?}");
         let waited = begun.elapsed();
-        let is_minute = (DEAD_CONNECTION..DEAD_CONNECTION * 2).contains(&waited);
+        let is_minute = (REQUEST_LIMIT..REQUEST_LIMIT * 2).contains(&waited);
         assert!(is_minute, "{waited:?}");
     }
 

@@ -9,7 +9,7 @@ use super::Store;
 use super::error::unfit;
 use crate::duration::millis;
 use crate::protocol::{Ms, Row, RowOrder, Then, When};
-use crate::timing::RELEASE_LIMIT;
+use crate::timing::COMMAND_LIMIT;
 use crate::{LeaseHandle, LockError, LossReason};
 
 /// The end of a detached lease that was extended, or why it was lost.
@@ -22,7 +22,7 @@ impl Store {
     pub(crate) async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<Extended, LockError> {
         let then = Then::Extend { ttl: millis(ttl) };
         let rows = rows(handle, &When::runs(handle.lock_id()), &then);
-        let replies = self.change(&rows, RowOrder::StopAtMiss, RELEASE_LIMIT).await?;
+        let replies = self.change(&rows, RowOrder::StopAtMiss, COMMAND_LIMIT).await?;
         let mut earliest = Ms::MAX;
         for (row, reply) in rows.iter().zip(replies) {
             let Some(sight) = reply.sight.filter(|sight| sight.has(handle.lock_id())) else {
@@ -55,7 +55,7 @@ impl Store {
             unused: 0,
         };
         let rows = rows(handle, &taken, &end);
-        let replies = self.change(&rows, RowOrder::Each, RELEASE_LIMIT).await?;
+        let replies = self.change(&rows, RowOrder::Each, COMMAND_LIMIT).await?;
         Ok(!replies.iter().all(|reply| reply.is_applied == Some(false)))
     }
 }

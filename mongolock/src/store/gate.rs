@@ -14,7 +14,7 @@ use crate::LockError;
 use crate::error::meaning::Meaning;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::task::limited;
-use crate::timing::{CLOSE_LIMIT, DEAD_CONNECTION};
+use crate::timing::{CLOSE_LIMIT, REQUEST_LIMIT};
 
 /// A stream that is open, counted until it is dropped.
 pub(crate) struct Passage(watch::Receiver<bool>);
@@ -61,7 +61,7 @@ impl MongoStore {
             let fails_in_outage = matches!(kind, CommandKind::Acquire | CommandKind::Hello);
             if fails_in_outage || is_of_operator(kind) {
                 // After this time its connection must be dead.
-                let sent = limited(DEAD_CONNECTION, "command", command);
+                let sent = limited(REQUEST_LIMIT, "command", command);
                 self.servers.run(fails_in_outage, sent).await
             } else {
                 command.await

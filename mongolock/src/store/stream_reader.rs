@@ -27,7 +27,7 @@ use crate::meter::CommandKind;
 use crate::opaque::Opaque;
 use crate::protocol::News;
 use crate::task::{driver_call, within};
-use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT, STREAM_AWAIT};
+use crate::timing::{HISTORY_LIMIT, REQUEST_LIMIT, STREAM_AWAIT};
 
 /// The greatest number of events in a reply. It limits the memory, and the number of events that a stream reads after
 /// its end.
@@ -215,7 +215,7 @@ impl StreamReader {
     /// The time that a reply may take.
     fn limit(&self) -> Duration {
         if self.is_live {
-            DEAD_CONNECTION
+            REQUEST_LIMIT
         } else {
             HISTORY_LIMIT
         }

@@ -27,6 +27,10 @@ mod core;
 )]
 mod protocol;
 
+#[path = "../../../mongolock/src/timing.rs"]
+#[allow(dead_code, reason = "the core needs a part of it")]
+mod timing;
+
 const RULES: Rules = Rules {
     expiry: 30_000,
     renew_every: 10_000,

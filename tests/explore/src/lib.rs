@@ -32,6 +32,9 @@ mod server;
 mod setup;
 mod start;
 mod step;
+#[path = "../../../mongolock/src/timing.rs"]
+#[allow(dead_code, reason = "the library uses more of it")]
+mod timing;
 mod transaction;
 mod world;
 

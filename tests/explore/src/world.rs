@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Ending, Event, Key, MS, Time, Wanted};
+use crate::core::{Effect, Ending, Event, Key, MS, Time, Wanted, span};
 use crate::hash::Relative;
 use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role};
@@ -13,6 +12,7 @@ use crate::process::{Awaited, Before, Holds, Phase, Process, State, Waits};
 use crate::protocol::text::mark_of;
 use crate::protocol::{Document, LockId, Ms, Name, Row, Then};
 use crate::setup::{Caller, Faults, Finish, LATEST, Setup, Start, Wants};
+use crate::timing::NO_REPLY;
 use crate::transaction::Transaction;
 
 /// A time in 1970 at which each run begins: a period of work that may succeed once in each ends 100 ms later.
@@ -222,7 +222,10 @@ impl<'a> World<'a> {
     }
 
     fn send(&mut self, number: usize, flight: Key, limit: i64, body: Body) {
-        let (until, is_look) = (self.now + (limit + NO_REPLY), matches!(body, Body::Looks(_)));
+        let (until, is_look) = (
+            self.now + (limit + span(NO_REPLY)),
+            matches!(body, Body::Looks(_)),
+        );
         let renews = |row: &Row| matches!(row.then, Then::Renew { .. });
         self.kept.push(Kept {
             process: number,
@@ -231,7 +234,7 @@ impl<'a> World<'a> {
             is_look,
             is_renewal: matches!(&body, Body::Rows(rows, ..) if rows.iter().any(renews)),
         });
-        let latest = self.setup.latest.unwrap_or(limit + NO_REPLY + limit);
+        let latest = self.setup.latest.unwrap_or(limit + span(NO_REPLY) + limit);
         self.post(number, flight, latest, body);
     }
 
