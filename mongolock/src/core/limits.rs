@@ -5,32 +5,22 @@ use crate::protocol::Ms;
 
 // Commands.
 
-/// The shortest time limit of a claim whose caller has a deadline: a shorter one would end normal commands.
-pub(super) const LIMIT_LEAST: Span = 200 * MS;
-
-/// The time limit of a command with rows of several callers: if one of their documents is blocked, the other callers
-/// wait for this time. A busy server needs a fifth of it.
-pub(super) const LIMIT_TOGETHER: Span = 500 * MS;
+/// A command that takes longer is slow: a busy server needs a fifth of this time. The server may have begun a lease later
+/// than its holder counts, by the time of a slow command. If others wait for a command, it has this limit at the server:
+/// a command with rows of several callers, one for a permit while other permits may be free, and a copy of a claim, which
+/// would only wait with the first command at a blocked document, and occupy a connection.
+pub(crate) const SLOW: Span = 500 * MS;
 
 /// For a slow server the same limit is the time of this number of commands.
 pub(super) const LIMIT_TRIPS: Span = 5;
 
-/// The time limit of a claim for one of several permits: other permits may be free.
-pub(super) const LIMIT_OF_PERMIT: Span = 1000 * MS;
-
-/// The time limit of a copy of a claim: at a blocked document a copy would only wait with the first command, and occupy
-/// a connection.
-pub(super) const LIMIT_OF_COPY: Span = 500 * MS;
-
-/// A reply that takes longer is slow: the server may have begun the lease later than its holder counts, by this time.
-pub(crate) const SLOW: Span = 500 * MS;
+/// The shortest time limit of a claim whose caller has a deadline, and of a renewal: a shorter one would end normal
+/// commands.
+pub(super) const LIMIT_LEAST: Span = 200 * MS;
 
 /// After this time a command without a reply no longer counts as in flight: its connection is dead, or its document is
 /// blocked.
 pub(super) const PLACE: Span = 800 * MS;
-
-/// The greatest number of copies of a claim in flight: each takes a connection.
-pub(super) const COPIES: u8 = 3;
 
 /// The longest time for which a command may stay in the network and the server.
 pub(super) const RELEASED_AGAIN: Span = 90_000 * MS;
@@ -110,9 +100,8 @@ pub(super) const RENEWAL_TOGETHER: Ms = 12;
 /// The same while the server rejects commands.
 pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 
-/// The time limit of a renewal is the lease divided by this number, and at least this time.
+/// The time limit of a renewal is the lease divided by this number.
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
-pub(super) const RENEWAL_LIMIT: Span = 50 * MS;
 
 /// The pause after a failed renewal is the rest of the lease divided by this number, between these bounds.
 pub(super) const RENEWAL_PAUSE_PART: Span = 128;

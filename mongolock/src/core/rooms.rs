@@ -2,7 +2,7 @@
 //! several locks asks with one command for as many as are free, in the order of their names.
 
 use super::event::{Join, Lane, Wanted};
-use super::limits::{COPIES, LINGER, LINGER_LISTENING};
+use super::limits::{LINGER, LINGER_LISTENING};
 use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Caller, Claim, Core, Due, Room};
@@ -225,7 +225,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn send_copy(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         let is_next = claim.resumes.is_some() || self.is_next(claim.room);
-        let may_be_sent = claim.flights < COPIES && !claim.waits_in(Lane::Claims) && is_next;
+        let may_be_sent = !claim.waits_in(Lane::Claims) && is_next;
         if may_be_sent && claim.again_at <= now {
             self.go_apart(Lane::Claims, RowOrder::Each, vec![key]);
         }

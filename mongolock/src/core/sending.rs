@@ -6,7 +6,7 @@ use super::lanes::{Flight, LANES, Queue};
 use super::limits;
 use super::slab::Key;
 use super::state::{Claim, Core, Due, End, Luck, Stage};
-use super::time::{MS, Time, span};
+use super::time::{MS, Span, Time, span};
 use crate::protocol::text::owner;
 use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
 use crate::timing::{COMMAND_LIMIT, NO_REPLY};
@@ -110,9 +110,7 @@ impl<C: Clone> Core<C> {
             COMMAND_LIMIT
         });
         let limit = match lane {
-            Lane::Claims | Lane::Ends if keys.len() > 1 => {
-                longest.min(limits::LIMIT_TOGETHER.max(self.trip * limits::LIMIT_TRIPS))
-            }
+            Lane::Claims | Lane::Ends if keys.len() > 1 => longest.min(self.short_limit()),
             _ => longest,
         };
         let mut flight = Flight {
@@ -149,6 +147,11 @@ impl<C: Clone> Core<C> {
             Lane::Looks => Effect::Look(key, looks, limit),
             _ => Effect::Run(key, rows, order, limit),
         });
+    }
+
+    /// The time limit of a command for which others wait.
+    fn short_limit(&self) -> Span {
+        limits::SLOW.max(self.trip * limits::LIMIT_TRIPS)
     }
 
     /// Sets the timer of a claim that was sent.
@@ -193,7 +196,7 @@ impl<C: Clone> Core<C> {
             Lane::Renewals => {
                 claim.lease?;
                 let expiry = claim.rules.expiry;
-                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).max(limits::RENEWAL_LIMIT);
+                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).max(limits::LIMIT_LEAST);
                 flight.limit = flight.limit.min(limit);
                 (claim.runs()?, Then::Renew { expiry })
             }
@@ -224,7 +227,7 @@ impl<C: Clone> Core<C> {
     }
 
     fn claim_row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<(When, Then)> {
-        let (now, limit) = (flight.sent, &mut flight.limit);
+        let (now, short_limit, limit) = (flight.sent, self.short_limit(), &mut flight.limit);
         let claim = self.claims.get(key).filter(|claim| claim.is_asking())?;
         let is_shared = self.is_shared(claim.room);
         let claim = &mut self.claims[key];
@@ -235,11 +238,8 @@ impl<C: Clone> Core<C> {
         if let Some(deadline) = caller.deadline() {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
         }
-        if claim.permit.is_some() && caller.width > 1 {
-            *limit = (*limit).min(limits::LIMIT_OF_PERMIT);
-        }
-        if claim.flights > 0 {
-            *limit = (*limit).min(limits::LIMIT_OF_COPY);
+        if claim.flights > 0 || claim.permit.is_some() && caller.width > 1 {
+            *limit = (*limit).min(short_limit);
         }
         let kind = match () {
             () if claim.resumes.is_some() => IdKind::Resumed,
