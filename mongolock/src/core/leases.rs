@@ -31,11 +31,9 @@ impl<C: Clone> Core<C> {
     }
 
     pub(super) fn renewal_failed(&mut self, now: Time, key: Key, fault: &Fault) {
-        let (least, most) = limits::RENEWAL_PAUSE;
         if let Some(lease) = &mut self.claims[key].lease {
             lease.is_blocked = fault.kind == FaultKind::Blocked;
-            let pause = (lease.until - now) / limits::RENEWAL_PAUSE_PART;
-            lease.renew_at = now + pause.clamp(least, most);
+            lease.renew_at = now + limits::LANE_PAUSES[Lane::Renewals as usize];
         }
     }
 

@@ -25,11 +25,13 @@ pub(super) const PLACE: Span = 800 * MS;
 /// The longest time for which a command may stay in the network and the server.
 pub(super) const RELEASED_AGAIN: Span = 90_000 * MS;
 
-/// The pause after a failed command.
+/// The pause after a failed command. The shortest one is also the first pause of a lane while the server rejects commands
+/// because of its load.
 pub(super) const PAUSE: (Span, Span) = (20 * MS, 50 * MS);
 
-/// For a command that ends a hold the pause is multiplied by the number of failures in a row, up to this number.
-pub(super) const PAUSES: u8 = 20;
+/// The pause after the failure of a command that ends a hold, and the pause after a miss while the change stream is being
+/// opened, are multiplied by the number of these in a row, up to this number: the longest pause is a second.
+pub(super) const MULTIPLIED: u32 = 20;
 
 /// A call whose commands have failed for some time pauses for that time divided by this number, if that is longer than
 /// the pause above.
@@ -64,9 +66,9 @@ pub(super) const RENEWALS_APART: usize = 25;
 /// The shortest time between two looks.
 pub(super) const LOOK_EVERY: Span = 100 * MS;
 
-/// The first pause of a lane while the server rejects commands because of its load, and the longest one of each lane.
-pub(super) const OVERLOAD_PAUSE: Span = 20 * MS;
-pub(super) const OVERLOAD_PAUSES: [Span; 4] = [100 * MS, 200 * MS, 400 * MS, 400 * MS];
+/// The longest pause of a lane while the server rejects commands because of its load. That of renewals is also the pause
+/// after each renewal that has failed, or has no reply within its limit.
+pub(super) const LANE_PAUSES: [Span; 4] = [100 * MS, 200 * MS, 400 * MS, 400 * MS];
 
 // Hand-over in this process.
 
@@ -102,10 +104,6 @@ pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 
 /// The time limit of a renewal is the lease divided by this number.
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
-
-/// The pause after a failed renewal is the rest of the lease divided by this number, between these bounds.
-pub(super) const RENEWAL_PAUSE_PART: Span = 128;
-pub(super) const RENEWAL_PAUSE: (Span, Span) = (100 * MS, 250 * MS);
 
 // The order between processes.
 
@@ -149,11 +147,8 @@ pub(super) const FIRST_TRIPS: u8 = 4;
 /// The pause of a lock whose releases the change stream reports.
 pub(super) const SILENCE: Span = 1000 * MS;
 
-/// The pause after the first miss, times the number of misses, while the change stream is being opened.
+/// The pause after the first miss while the change stream is being opened.
 pub(super) const FIRST_PAUSE: (Span, Span) = (5 * MS, 15 * MS);
-
-/// The greatest number of misses by which the pause is multiplied.
-pub(super) const FIRST_PAUSES: u32 = 20;
 
 /// Without a change stream calls poll with claims, which get the lock if it is free, while at most this number of locks
 /// is known here. With more locks they poll with looks, because one query serves the calls of many locks and writes

@@ -60,7 +60,7 @@ impl<C: Clone> Core<C> {
         let (least, most) = self.conf.retry;
         let pause = match () {
             () if is_reported => None,
-            () if self.stream.is_possible => Some(first * Span::from(room.misses.min(limits::FIRST_PAUSES))),
+            () if self.stream.is_possible => Some(first * Span::from(room.misses.min(limits::MULTIPLIED))),
             () => {
                 let longest = (least << room.misses.min(20)).clamp(least, most.max(least));
                 Some(part_of((least, longest), luck))

@@ -199,7 +199,7 @@ impl<C: Clone> Core<C> {
         let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let at = now + pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
+        let at = now + pause * Span::from(u32::from(closing.tries).clamp(1, limits::MULTIPLIED));
         let is_refused = fault.kind == FaultKind::Refused || at >= closing.stop;
         if is_refused && !(is_of_lock && closing.is_release() && closing.stop > now) {
             return self.end_in_vain(now, key);

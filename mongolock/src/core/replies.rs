@@ -2,7 +2,7 @@
 
 use super::event::{Effect, FailedCommand, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
-use super::limits::{OVERLOAD_PAUSE, OVERLOAD_PAUSES, RENEWALS_APART};
+use super::limits::{LANE_PAUSES, PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
 use super::state::{Core, Stage};
@@ -80,7 +80,7 @@ impl<C: Clone> Core<C> {
                 // A reply reduces the lane's pause after rejections to a quarter.
                 let queue = self.lane(flight.lane);
                 let pause = queue.pause / 4;
-                queue.pause = if pause < OVERLOAD_PAUSE { 0 } else { pause };
+                queue.pause = if pause < PAUSE.0 { 0 } else { pause };
                 Some((flight, replies))
             }
             Err(fault) => {
@@ -212,7 +212,7 @@ impl<C: Clone> Core<C> {
             // Those that were in flight together are rejected together.
             if queue.resumes_at <= now {
                 let times = if *lane == rejected { 2 } else { 1 };
-                queue.pause = (queue.pause * times).clamp(OVERLOAD_PAUSE, OVERLOAD_PAUSES[*lane as usize]);
+                queue.pause = (queue.pause * times).clamp(PAUSE.0, LANE_PAUSES[*lane as usize]);
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
         }

@@ -161,7 +161,7 @@ impl<C: Clone> Core<C> {
         match flight.lane {
             Lane::Renewals => {
                 if let Some(lease) = &mut claim.lease {
-                    lease.renew_at = now + flight.limit + 100 * MS;
+                    lease.renew_at = now + flight.limit + limits::LANE_PAUSES[Lane::Renewals as usize];
                 }
             }
             Lane::Ends => {
