@@ -78,9 +78,6 @@ pub(crate) const TOKENS: i64 = 1000;
 /// The time for which a claim is handed over while other processes want the lock.
 pub(super) const TURN: Span = 20 * MS;
 
-/// A call that arrives within this time after the beginning of a turn is served in that turn.
-pub(super) const TURN_OPEN: Span = 5 * MS;
-
 /// The time for which a claim is handed over while no other process is known. If a process has used a lock alone for this
 /// time, it yields once, for [`ALONE_PAUSE`], because a new process may wait without having been seen.
 pub(super) const TURN_ALONE: Span = 160 * MS;
@@ -91,8 +88,9 @@ pub(super) const TURN_TRIPS: Span = 3;
 /// The longest turn of a process that is far from the server.
 pub(super) const TURN_MOST: Span = 500 * MS;
 
-/// A claim that was handed over is renewed after this time, because an operator may have released the lock meanwhile.
-pub(super) const HANDED_OVER_CHECK: Span = 1000 * MS;
+/// What nothing has contradicted is checked after this time: a claim that was handed over is renewed, because an operator
+/// may have released the lock meanwhile, and a call looks at a held lock whose release the change stream has to report.
+pub(super) const CHECK_EVERY: Span = 1000 * MS;
 
 // Renewals.
 
@@ -107,16 +105,16 @@ pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
 
 // The order between processes.
 
-/// The time slot of a process near the server.
+/// The time slot of a process near the server. A call that arrives within such a time after the beginning of a turn is
+/// served in that turn.
 pub(super) const SLOT: Span = 5 * MS;
 
 /// The longest time for which a process waits for the time slots of others when a lock is free.
 pub(super) const SLOTS_MOST: Span = 50 * MS;
 
-/// A process may leave this number of time slots in a row unused before it no longer counts. The number is halved for
-/// each process that does not count, down to the second value.
+/// A process may leave this number of time slots in a row unused before it no longer counts. One other process that does
+/// not count halves the number, and more of them leave a third.
 pub(super) const PASSES: u8 = 6;
-pub(super) const PASSES_LEAST: u8 = 2;
 
 /// The pause of a process that yields although no other one is known.
 pub(super) const ALONE_PAUSE: (Span, Span) = (3 * MS, 5 * MS);
@@ -135,25 +133,14 @@ pub(super) const OVERTAKEN: u32 = 10;
 pub(super) const LATE_AFTER: Span = 100 * MS;
 pub(super) const LATE_POLL: Span = 25 * MS;
 
-/// The greatest number of rivals that are remembered.
-pub(super) const RIVALS: usize = 64;
-
 /// The number of first commands from which the time of a command is estimated, as their minimum. The very first ones
 /// include the time to open a connection.
 pub(super) const FIRST_TRIPS: u8 = 4;
 
 // Waiting.
 
-/// The pause of a lock whose releases the change stream reports.
-pub(super) const SILENCE: Span = 1000 * MS;
-
 /// The pause after the first miss while the change stream is being opened.
 pub(super) const FIRST_PAUSE: (Span, Span) = (5 * MS, 15 * MS);
-
-/// Without a change stream calls poll with claims, which get the lock if it is free, while at most this number of locks
-/// is known here. With more locks they poll with looks, because one query serves the calls of many locks and writes
-/// nothing.
-pub(super) const CLAIMED_MOST: usize = 64;
 
 /// After a lease has expired, the calls of all processes spread their claims over this time.
 pub(super) const SPREAD: Span = 10 * MS;
@@ -163,12 +150,11 @@ pub(super) const SPREAD: Span = 10 * MS;
 pub(super) const LINGER: Span = 200 * MS;
 pub(super) const LINGER_LISTENING: Span = 5000 * MS;
 
-/// With more locks than this the change stream reports all locks: a longer filter would cost the server more.
-pub(super) const FILTER_MOST: usize = 64;
-
-/// With fewer locks than this the change stream reports single locks again. The number is lower than [`FILTER_MOST`],
-/// so that the filter does not change too often.
-pub(super) const FILTER_FEW: usize = 48;
+/// With more locks than this the change stream reports all locks, because a longer filter would cost the server more. With
+/// less than three quarters of them it reports single locks again, so that the filter does not change too often. Without a
+/// change stream calls poll with claims, which get the lock if it is free; with more locks than this they poll with looks,
+/// because one query serves the calls of many locks and writes nothing.
+pub(super) const SINGLE_LOCKS: usize = 64;
 
 /// The pause before the change stream of a server without change streams is opened again.
 pub(super) const STREAM_UNAVAILABLE: Span = 300_000 * MS;

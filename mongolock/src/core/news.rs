@@ -223,12 +223,12 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[key];
         // A look would find the lock free too late: other processes are faster with a claim.
         let (pause, asks_seldom) = match pause {
-            Some(pause) => (pause, self.names.len() > limits::CLAIMED_MOST),
+            Some(pause) => (pause, self.names.len() > limits::SINGLE_LOCKS),
             // The pause counts from the last command, because events may arrive too late.
             None if room.order.is_far(waited) => {
                 ((room.asked + about(limits::LATE_POLL) - now).max(0), false)
             }
-            None => (about(limits::SILENCE), true),
+            None => (about(limits::CHECK_EVERY), true),
         };
         let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));

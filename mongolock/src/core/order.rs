@@ -62,7 +62,8 @@ impl Order {
         let passes = 0;
         self.rivals.insert(self.active, Rival { mark, slot, passes });
         self.active += 1;
-        self.rivals.truncate(limits::RIVALS.max(self.active));
+        // More that do not count make no difference.
+        self.rivals.truncate(self.active + usize::from(limits::PASSES));
         (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
     }
 
@@ -133,11 +134,11 @@ impl Order {
     /// This rival has not used its time slot. After several unused slots in a row it no longer counts, until it
     /// acquires the lock again.
     fn let_pass(&mut self, place: usize) {
-        let gone = (self.rivals.len() - self.active).min(3);
-        let most = limits::PASSES_LEAST.max(limits::PASSES >> gone);
+        let gone = (self.rivals.len() - self.active).min(2);
+        let most = usize::from(limits::PASSES) / (1 + gone);
         let rival = &mut self.rivals[place];
         rival.passes += 1;
-        if rival.passes >= most {
+        if usize::from(rival.passes) >= most {
             let rival = self.remove(place);
             self.rivals.push(rival);
         }

@@ -77,7 +77,7 @@ impl<C: Clone> Core<C> {
         claim.turn_left = claim.turn_left.saturating_sub(1);
         if let Some(lease) = &mut claim.lease {
             lease.renewable_until = Time::NEVER;
-            lease.renew_at = lease.renew_at.min(now + limits::HANDED_OVER_CHECK);
+            lease.renew_at = lease.renew_at.min(now + limits::CHECK_EVERY);
         }
         self.arm_claim(now, key);
         self.deliver(now, key);
@@ -108,7 +108,7 @@ impl<C: Clone> Core<C> {
         let age = now - claim.turn_since;
         // A caller that has acquired its first locks has only now joined this queue.
         let has_some = self.first(room).is_some_and(|caller| !caller.won.is_empty());
-        let goes_on = claim.turn_left > 0 || age < limits::TURN_OPEN || has_some;
+        let goes_on = claim.turn_left > 0 || age < limits::SLOT || has_some;
         age < turn && (!has_rivals || goes_on)
     }
 

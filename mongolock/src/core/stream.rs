@@ -75,7 +75,7 @@ impl<C: Clone> Core<C> {
         stream.number += 1;
         let number = stream.number;
         stream.opening = Some(number);
-        let is_of_all = stream.listeners.len() > limits::FILTER_MOST;
+        let is_of_all = stream.listeners.len() > limits::SINGLE_LOCKS;
         stream.all_from = is_of_all.then_some(number);
         let name_of = |key: &Key| rooms[*key].name.clone();
         let names = (!is_of_all).then(|| stream.listeners.iter().map(name_of).collect());
@@ -121,7 +121,7 @@ impl<C: Clone> Core<C> {
         if stream.listeners.is_empty() {
             (stream.open, stream.opening, stream.all_from) = (None, None, None);
             stream.is_wanting = false;
-        } else if stream.all_from.is_some() && stream.listeners.len() < limits::FILTER_FEW {
+        } else if stream.all_from.is_some() && stream.listeners.len() < limits::SINGLE_LOCKS / 4 * 3 {
             stream.is_wanting = true;
             self.open_stream(now);
         }
