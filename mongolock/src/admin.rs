@@ -10,7 +10,7 @@ pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::name;
 use crate::store::{IndexState, Looked, info};
-use crate::timing::ADMIN_REPLY_LIMIT;
+use crate::timing::FAILOVER_LIMIT;
 use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
@@ -71,7 +71,7 @@ impl LockAdmin {
             }
             Ok(locks)
         };
-        task::limited(ADMIN_REPLY_LIMIT, "query", all).await
+        task::limited(FAILOVER_LIMIT, "query", all).await
     }
 
     /// The locks that meet the filter, one by one: as [`list`](Self::list), but without all of them in memory.

@@ -11,7 +11,7 @@ use crate::LockError;
 use crate::duration::in_millis;
 use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
 use crate::protocol::LONGEST;
-use crate::timing::TRY_LIMIT;
+use crate::timing::SHORT_CALL;
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -125,7 +125,7 @@ impl Options {
         if on_busy == OnBusy::Wait && waits != Some(Duration::ZERO) {
             return (false, waits);
         }
-        (true, own.filter(|limit| !limit.is_zero()).or(Some(TRY_LIMIT)))
+        (true, own.filter(|limit| !limit.is_zero()).or(Some(SHORT_CALL)))
     }
 
     /// Returns an error for the first option that is out of its bounds; no value is clamped.

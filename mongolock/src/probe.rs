@@ -4,7 +4,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::store::Store;
-use crate::timing::{PROBE_LIMIT, PROBE_NO_REPLY};
+use crate::timing::{COMMAND_LIMIT, PROBE_LIMIT};
 use crate::{LockError, task};
 
 /// Finds out whether a server replies. All callers at a time share one request, so that frequent health checks use up no
@@ -47,8 +47,8 @@ impl Probe {
                 let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
                 Ok(has_primary)
             };
-            let reply = timeout(PROBE_NO_REPLY, asking).await;
-            let unanswered = |_| Err(store.unanswered("`hello` command", PROBE_NO_REPLY));
+            let reply = timeout(COMMAND_LIMIT, asking).await;
+            let unanswered = |_| Err(store.unanswered("`hello` command", COMMAND_LIMIT));
             let reply = reply.unwrap_or_else(unanswered);
             *last = Some((Instant::now(), reply.clone()));
             reply

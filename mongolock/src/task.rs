@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::LockError;
 use crate::error::meaning::Meaning;
-use crate::timing::{ADMIN_REPLY_LIMIT, NO_REPLY, REQUEST_LIMIT};
+use crate::timing::{FAILOVER_LIMIT, NO_REPLY, REQUEST_LIMIT};
 pub(crate) use tokio::spawn;
 
 /// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
@@ -49,7 +49,7 @@ pub(crate) async fn request<T: Send + 'static>(
     what: &str,
     command: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    limited(ADMIN_REPLY_LIMIT, what, start(command)).await
+    limited(FAILOVER_LIMIT, what, start(command)).await
 }
 
 /// Waits for the reply to a command with this limit at the server for [`NO_REPLY`] longer; after that its connection must

@@ -5,27 +5,48 @@
 
 use std::time::Duration;
 
-// Acquire requests.
+// Commands and requests.
 
 /// The longest time limit at the server of a command for locks: the transaction of another client may block their
-/// documents for this time.
+/// documents for this time. A health check's request is given up after it, so that a later check sends another one.
 pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
-/// If a reply is missing for this time, the connection may be dead: a claim, a release or a request about a detached
-/// lease is sent once more. A release has no longer limit at the server, because it is repeated. Any command is given up
-/// this time after its limit at the server, which closes its connection: the server has ended the command by then.
+/// If a reply is missing for this time, the connection may be dead. A claim, a release, or a request about a detached
+/// lease is then sent once more; a release has no longer limit at the server. Calls wait no longer than this until the
+/// hosts of a connection string are compared. A command is given up this time after its limit at the server, which closes
+/// its connection: the server has ended the command by then.
 pub(crate) const NO_REPLY: Duration = Duration::from_secs(2);
+
+/// The time after which a call of the driver without a limit at the server is given up, which closes its connection. The
+/// driver itself waits this long for a connection. A command of a commit is then sent again: a commit is made once even if
+/// it is sent several times. A host that the driver has removed is asked for its primary for this time.
+pub(crate) const DRIVER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The time for which an operator's call waits for a reply, and for which a commit whose outcome is not known is repeated:
+/// it is long enough for a failover. The operator's command then continues.
+pub(crate) const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
+
+/// The time after which a request is given up that has no shorter limit: a command without a reply, which closes its
+/// connection, because no outcome depends on the reply any more; a call without a timeout that has no reply; and the
+/// repetition of a mark or a detachment that is refused, if the lease is shorter.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pause of a loop whose last request has failed, so that an immediate failure does not cause a busy loop: of a
+/// candidate for the lead, of the change stream, and of a stream of events. Without change streams it is the pause between
+/// two reads. After a stream has reported that the collection was dropped or renamed, it is the pause before the check of
+/// the TTL index: a drop of the database takes longer, and refuses an index, and a restore creates the collection itself.
+pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+// Acquire requests.
 
 /// The time without any reachable server after which an acquire request fails: three heartbeats of the driver, one each
 /// 500 ms, have failed by then, and a caller learns of the outage within 2 s.
 pub(crate) const UNREACHABLE: Duration = Duration::from_millis(1500);
 
-/// The time after which a single attempt ends if the call sets no timeout: a longer one would be a wait.
-pub(crate) const TRY_LIMIT: Duration = Duration::from_secs(10);
-
-/// The longest time for which a call waits for the rest of its locks while it runs under some of them: two such calls may
-/// wait for each other.
-pub(crate) const NESTED_SET_LIMIT: Duration = Duration::from_secs(10);
+/// The longest time of a call that must not wait for long, if it sets no timeout: a single attempt, and a call that waits
+/// for the rest of its locks while it runs under some of them, because two such calls may wait for each other. A timeout of
+/// the latter is not longer.
+pub(crate) const SHORT_CALL: Duration = Duration::from_secs(10);
 
 /// The time for which a request is repeated if the server refuses it for a missing right or a refused log-in: a right
 /// is granted again, or a password is changed, within seconds, whereas a wrong password stays wrong.
@@ -50,49 +71,11 @@ pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// sessions at the server takes one round trip.
 pub(crate) const CLIENT_LIMIT: Duration = Duration::from_secs(3);
 
-// Guarded commits.
-
-/// The time for which a commit whose outcome is not known is repeated.
-pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(30);
-
-/// The time after which one command of a commit without a reply is given up, which closes its connection, and another one
-/// is sent: a commit is made once even if it is sent several times.
-pub(crate) const COMMIT_NO_REPLY: Duration = Duration::from_secs(10);
-
-// Other commands.
-
-/// The time for which an operator's call waits for a reply, which is long enough for a failover; the command then
-/// continues.
-pub(crate) const ADMIN_REPLY_LIMIT: Duration = Duration::from_secs(30);
-
-/// The time after which a request is given up that has no shorter limit: a command without a reply, which closes its
-/// connection, because no outcome depends on the reply any more; a call without a timeout that has no reply; and the
-/// repetition of a mark or a detachment that is refused, if the lease is shorter.
-pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-
-/// The pause of a loop whose last request has failed, so that an immediate failure does not cause a busy loop: of a
-/// candidate for the lead, of the change stream, and of a stream of events. Without change streams it is the pause between two reads.
-pub(crate) const FAILED_PAUSE: Duration = Duration::from_secs(1);
-
-// The hosts of a connection string.
-
-/// The time for which a host that the driver has removed is asked for its primary: the driver itself waits this long for
-/// a connection.
-pub(crate) const SEED_LIMIT: Duration = Duration::from_secs(10);
-
-/// The time for which calls wait until the hosts are compared: a far host replies within it, and a silent one delays only
-/// the first calls of a process.
-pub(crate) const SEED_WAIT: Duration = Duration::from_secs(2);
-
 // Health.
 
 /// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds. For half of
 /// it the check waits for the primary, before any other member may reply.
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(2);
-
-/// The time after which a health check's request without a reply is given up, which closes its connection, so that a
-/// later check sends another one.
-pub(crate) const PROBE_NO_REPLY: Duration = Duration::from_secs(5);
 
 // The change stream.
 
@@ -118,10 +101,6 @@ pub(crate) const INDEX_BUILD_LIMIT: Duration = Duration::from_secs(1);
 /// collection while no stream reports that. After a failed check or build it is the same: documents of unused locks stay
 /// for a day or longer anyway, and frequent builds would delay commands repeatedly.
 pub(crate) const INDEX_RECHECK: Duration = Duration::from_secs(60 * 60);
-
-/// The pause after a stream has reported that the collection was dropped or renamed: a drop of the database takes
-/// longer, and refuses an index, and a restore creates the collection itself.
-pub(crate) const INDEX_AFTER_END: Duration = Duration::from_secs(1);
 
 // The path holds from `tests/explore` as well, which compiles this file.
 #[cfg(test)]

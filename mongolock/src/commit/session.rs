@@ -16,7 +16,7 @@ use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, i
 use crate::protocol::Until;
 use crate::store::reply::with_label;
 use crate::store::{GuardChange, GuardOutcome, Store};
-use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
+use crate::timing::{DRIVER_LIMIT, FAILOVER_LIMIT};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const NO_COMMIT: &str = "timed out waiting for the reply to the commit";
@@ -60,7 +60,7 @@ pub(super) async fn ensure_transaction(
 /// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not
 /// aborted.
 pub(super) async fn abort(store: &Store, session: &mut ClientSession) {
-    let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+    let _ = timeout(DRIVER_LIMIT, session.abort_transaction()).await;
     // The driver does not report whether the server has rejected the abort.
     if store.overloaded_for().is_some() {
         end_open(store, session).await;
@@ -71,7 +71,7 @@ pub(super) async fn abort(store: &Store, session: &mut ClientSession) {
 /// holder, until the server ends it itself. The server aborts the transaction of a session when the session begins another one.
 async fn end_open(store: &Store, session: &mut ClientSession) {
     let replacing = async {
-        let mut repetitions = Repetitions::new(COMMIT_LIMIT);
+        let mut repetitions = Repetitions::new(FAILOVER_LIMIT);
         while session.start_transaction().await.is_ok() {
             let begun = store.guard(&[], GuardChange::Keep, session).await;
             let _ = session.abort_transaction().await;
@@ -81,7 +81,7 @@ async fn end_open(store: &Store, session: &mut ClientSession) {
             }
         }
     };
-    let _ = timeout(COMMIT_NO_REPLY, replacing).await;
+    let _ = timeout(DRIVER_LIMIT, replacing).await;
 }
 
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
@@ -101,10 +101,10 @@ pub(super) async fn guard(
         None if options.max_hold.is_some_and(|most| lease.held_for() >= most) => GuardChange::Keep,
         None => GuardChange::Renew(options.expiry),
     };
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(FAILOVER_LIMIT));
     loop {
         lease.ensure_may_commit()?;
-        match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
+        match timeout(DRIVER_LIMIT, store.guard(lease.keys(), change, session)).await {
             Ok(Ok(GuardOutcome::Guarded)) => return Ok(()),
             Ok(Ok(GuardOutcome::Lost)) => {
                 lease.claim_is_gone();
@@ -136,10 +136,10 @@ pub(super) async fn commit(
     open: OpenCommit<'_>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(COMMIT_LIMIT));
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(FAILOVER_LIMIT));
     let mut was_unknown = false;
     loop {
-        let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
+        let error = match timeout(DRIVER_LIMIT, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 open.ended(true);
                 return Ok(());

@@ -9,7 +9,7 @@ use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{OnBusy, Options};
 use crate::run::Acquired;
-use crate::timing::NESTED_SET_LIMIT;
+use crate::timing::SHORT_CALL;
 
 /// What a call of a set joins, and what it has to acquire.
 struct Parts {
@@ -122,8 +122,8 @@ impl<K: LockKind> Lock<K> {
     /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
     fn of_rest(&self, rest: &[RenderedName]) -> Self {
         let mut options = Options::clone(&self.options);
-        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
-        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
+        let limit = options.acquire_timeout.unwrap_or(SHORT_CALL);
+        options.acquire_timeout = Some(limit.min(SHORT_CALL));
         Self::new(&self.engine, Target::several(rest.to_vec())).with(Arc::new(options))
     }
 }

@@ -7,7 +7,7 @@ use super::plan::Knob::{Drops, Long};
 use super::plan::{Plan, Work};
 use super::{chance, choice, millis};
 use crate::protocol::Name;
-use crate::timing::TRY_LIMIT;
+use crate::timing::SHORT_CALL;
 use crate::{Lock, LockKind, permit_id};
 
 /// The semaphore of a run.
@@ -80,7 +80,7 @@ impl Wish {
     /// The time after which the call must have ended.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let is_single = self.is_try && !self.runs;
-        self.limit.or(is_single.then_some(TRY_LIMIT))
+        self.limit.or(is_single.then_some(SHORT_CALL))
     }
 }
 

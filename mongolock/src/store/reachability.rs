@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::overload::Overload;
 use crate::error::driver_text::code;
 use crate::error::meaning::{Meaning, OwnFailure};
-use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
+use crate::timing::{DRIVER_LIMIT, NO_REPLY, UNREACHABLE};
 use crate::{LockError, task};
 
 /// The application name of a client that asks a server for its replica set, as shown in the server's log.
@@ -192,14 +192,14 @@ impl Reachability {
         }
     }
 
-    /// Waits until the hosts of the connection string are compared with those of a primary, for [`SEED_WAIT`] at most. Later calls
+    /// Waits until the hosts of the connection string are compared with those of a primary, for [`NO_REPLY`] at most. Later calls
     /// wait no more then.
     pub(super) async fn until_checked(&self) {
         let is_awaited = |known: &ServerState| known.is_unchecked && known.has_primary();
         if is_awaited(&self.known.borrow()) {
             let mut known = self.known.subscribe();
             // It is on the heap, because each command would contain it otherwise.
-            let _ = Box::pin(timeout(SEED_WAIT, known.wait_for(|known| !known.is_unchecked))).await;
+            let _ = Box::pin(timeout(NO_REPLY, known.wait_for(|known| !known.is_unchecked))).await;
             self.known.send_modify(|known| known.is_unchecked = false);
         }
     }
@@ -312,7 +312,7 @@ async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<(Serve
     options.app_name = Some(APP_NAME.to_owned());
     let client = Client::with_options(options).ok()?;
     let admin = client.database("admin");
-    let reply = timeout(SEED_LIMIT, admin.run_command(doc! { "hello": 1 }).into_future()).await;
+    let reply = timeout(DRIVER_LIMIT, admin.run_command(doc! { "hello": 1 }).into_future()).await;
     client.shutdown().immediate(true).await;
     Some((host, reply.ok()?.ok()?))
 }

@@ -12,7 +12,7 @@ use crate::backoff::spread;
 use crate::duration::millis;
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::meter::CommandKind;
-use crate::timing::{COMMAND_LIMIT, INDEX_AFTER_END, INDEX_BUILD_LIMIT, INDEX_RECHECK};
+use crate::timing::{COMMAND_LIMIT, FAILED_PAUSE, INDEX_BUILD_LIMIT, INDEX_RECHECK};
 use crate::{LockError, trace};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
@@ -79,7 +79,7 @@ async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
         }
         // The sender lives as long as this.
         let _ = timeout(spread(INDEX_RECHECK), ended.wait_for(Option::is_none)).await;
-        sleep(INDEX_AFTER_END).await;
+        sleep(FAILED_PAUSE).await;
     }
 }
 
@@ -237,9 +237,9 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             assert_eq!(*state.borrow(), Some(IndexState::Ready));
             state.send_replace(None);
-            sleep(INDEX_AFTER_END / 2).await;
+            sleep(FAILED_PAUSE / 2).await;
             assert_eq!(*state.borrow(), None);
-            sleep(INDEX_AFTER_END).await;
+            sleep(FAILED_PAUSE).await;
             assert_eq!(*state.borrow(), Some(IndexState::Ready));
         };
         tokio::select! {
