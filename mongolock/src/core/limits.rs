@@ -158,3 +158,28 @@ pub(super) const SINGLE_LOCKS: usize = 64;
 
 /// The pause before the change stream of a server without change streams is opened again.
 pub(super) const STREAM_UNAVAILABLE: Span = 300_000 * MS;
+
+/// The relations between the limits that the reasons above rely on.
+#[cfg(test)]
+const _: () = {
+    use super::time::span;
+    use crate::protocol::LATE_COMMAND;
+    use crate::timing::{COMMAND_LIMIT, NO_REPLY};
+
+    // A slow command leaves its place before it is repeated. A release of a late claim comes after all of its copies.
+    assert!(LIMIT_LEAST < SLOW && SLOW < PLACE && PLACE < span(NO_REPLY));
+    assert!(RELEASED_AGAIN > LATE_COMMAND * MS && RELEASED_AGAIN > span(COMMAND_LIMIT) + span(NO_REPLY));
+
+    // A lane of lower priority pauses at least as long.
+    let [renewals, ends, claims, looks] = LANE_PAUSES;
+    assert!(PAUSE.0 < renewals && renewals <= ends && ends <= claims && claims <= looks);
+    assert!(RENEWALS_APART < GROUP[0] && RENEWAL_TOGETHER_OVERLOADED < RENEWAL_TOGETHER);
+
+    // A turn ends before its claim is checked, and what is known of a lock is kept for longer than a turn.
+    assert!(SLOT < TURN && TURN < TURN_ALONE && TURN_ALONE < TURN_MOST && TURN_MOST < CHECK_EVERY);
+    assert!(TURN_ALONE < LINGER && CHECK_EVERY < LINGER_LISTENING);
+
+    // A process that yields leaves time for the claim of another one, and remembers it until its next turn.
+    assert!(SLOT < YIELD_LEAST && YIELD_LEAST < YIELD_UNKNOWN && YIELD_UNKNOWN < SLOTS_MOST);
+    assert!(ALONE_PAUSE.1 <= SLOT && TURN + SLOTS_MOST < REMEMBER && LATE_POLL < LATE_AFTER);
+};
