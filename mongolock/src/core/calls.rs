@@ -83,12 +83,12 @@ impl<C: Clone> Core<C> {
         };
         // An older fault is over: a reply has arrived since.
         let is_current = |(at, _): &&(Time, Fault)| *at >= begun.min(replied);
-        let fault = room.fault.as_ref().filter(is_current);
+        let fault = room.fault.as_deref().filter(is_current);
         CallFailure {
             cause,
             silent_for,
             name: Some(room.name.clone()),
-            seen: room.seen.clone().map(|(at, seen)| (now - at, seen)),
+            seen: room.seen.as_deref().map(|(at, seen)| (now - *at, seen.clone())),
             fault: fault.map(|(at, fault)| (now - *at, fault.clone())),
         }
     }
@@ -112,7 +112,7 @@ impl<C: Clone> Core<C> {
         let caller = &self.callers[key];
         let replied = self.room_awaited_by(caller).map(|room| self.rooms[room].replied);
         let limit = caller.limit(replied.unwrap_or(caller.begun));
-        let (at, cause) = match caller.period {
+        let (at, cause) = match &caller.period {
             Some(period) if period.ends < limit.0 => (period.ends, Cause::PeriodOver),
             _ => limit,
         };
@@ -132,10 +132,10 @@ impl<C: Clone> Core<C> {
         for key in self.rooms[room].queue.clone() {
             let caller = &mut self.callers[key];
             let waited = (flight.sent - caller.begun).max(0);
-            if let (None, Some(once)) = (caller.period, caller.join.rules.once)
+            if let (None, Some(once)) = (&caller.period, caller.join.rules.once)
                 && let Some(period) = once.period(now, server, waited)
             {
-                caller.period = Some(period);
+                caller.period = Some(Box::new(period));
                 self.arm(Due::Caller(key), period.ends);
             }
         }

@@ -25,10 +25,10 @@ pub(super) struct Claim {
     pub(super) token: i64,
     pub(super) last: i64,
     /// The end of the mark of its work, and the earliest time of this process at which that end can be.
-    pub(super) mark_until: Option<(Until, Time)>,
+    pub(super) mark_until: Option<Box<(Until, Time)>>,
     /// The claim resumes a detached lease with this id. If the resumption is given up, the lease gets this id back and
     /// lasts for this time.
-    pub(super) resumes: Option<(LockId, Ms)>,
+    pub(super) resumes: Option<Box<(LockId, Ms)>>,
     /// When the turn of its hand-overs began, and the number of calls of that time that have not had the lock yet.
     pub(super) turn_since: Time,
     pub(super) turn_left: usize,
@@ -54,7 +54,7 @@ pub(super) enum Stage {
     Asking,
     Held,
     /// A command ends it.
-    Ending(Closing),
+    Ending(Box<Closing>),
     /// It is released once more when its last claim can no longer take effect.
     Released,
 }
@@ -115,7 +115,7 @@ pub(super) struct Commits {
     /// The end of the mark of a transaction that may be made: the holder does not rely on the lease for longer.
     pub(super) mark_ends: Option<Time>,
     /// A transaction that marks the work and has an unknown outcome.
-    pub(super) unknown: Option<Unknown>,
+    pub(super) unknown: Option<Box<Unknown>>,
     /// The end of the hold that was postponed while a transaction was in progress.
     pub(super) postponed: Option<Postponed>,
 }

@@ -86,7 +86,7 @@ impl<C: Clone> Core<C> {
         };
         (claim.last, claim.token) = (last, last - (claim.tokens - 1));
         let acquired_at = sight.document.acquired_at.date();
-        let mark_until = |(once, at): (OncePolicy, Ms)| once.mark_of(at, flight.sent);
+        let mark_until = |(once, at): (OncePolicy, Ms)| Box::new(once.mark_of(at, flight.sent));
         claim.mark_until = rules.once.zip(acquired_at).map(mark_until);
         if claim.resumes.is_some() {
             return self.resumed(now, key, lease);
@@ -95,11 +95,13 @@ impl<C: Clone> Core<C> {
         if self.claims[key].permit.is_some() {
             self.pass_turn(now, room, key);
         }
-        let period = self.first(&self.rooms[room]).and_then(|caller| caller.period);
-        let period = period.zip(acquired_at);
+        let caller = self.first(&self.rooms[room]);
+        let period = caller
+            .and_then(|caller| caller.period.as_deref())
+            .zip(acquired_at);
         // The lock was acquired for a call of an earlier period, and a mark of that period would not apply to this one.
-        let is_earlier = match (self.claims[key].mark_until, period) {
-            (Some((Until::At(end), _)), Some((period, _))) => end < period.end,
+        let is_earlier = match (self.claims[key].mark_until.as_deref(), period) {
+            (Some((Until::At(end), _)), Some((period, _))) => *end < period.end,
             _ => false,
         };
         if lease.until <= now || !fits || is_earlier || self.phase == Phase::Closed {
@@ -107,7 +109,7 @@ impl<C: Clone> Core<C> {
         }
         let first = self.rooms[room].queue[0];
         // The age counts from the request, because the server can have delayed the reply.
-        let left = |(period, at): (Period, Ms)| period.end.saturating_sub(at).saturating_mul(MS);
+        let left = |(period, at): (&Period, Ms)| period.end.saturating_sub(at).saturating_mul(MS);
         if period.is_some_and(|period| left(period) <= now - flight.sent) {
             self.release(now, key, None);
             return self.fail(now, first, room, Cause::PeriodOver);
@@ -188,7 +190,7 @@ impl Claim {
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
     fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
-        if let Some((handle, _)) = &self.resumes {
+        if let Some((handle, _)) = self.resumes.as_deref() {
             return closing.tries > 1 || sight.has(handle);
         }
         let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));

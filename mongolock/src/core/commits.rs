@@ -39,9 +39,9 @@ impl<C: Clone> Core<C> {
             claim.commits.open += 1;
             if marks {
                 claim.commits.marks = true;
-                claim.commits.mark_ends = claim.mark_until.map(|(until, ends)| match until {
+                claim.commits.mark_ends = claim.mark_until.as_deref().map(|(until, ends)| match until {
                     Until::After(kept) => now + kept.saturating_mul(MS),
-                    Until::At(_) => ends,
+                    Until::At(_) => *ends,
                 });
                 self.end_with_mark(now, key);
             }
@@ -120,7 +120,7 @@ impl<C: Clone> Core<C> {
     fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
         let limit = now + span(COMMAND_LIMIT) + span(NO_REPLY);
         let (claim, after) = (&mut self.claims[key], self.commands);
-        claim.commits.unknown = Some(Unknown { limit, after });
+        claim.commits.unknown = Some(Box::new(Unknown { limit, after }));
         let caller = claim.caller.and_then(|caller| self.callers.get_mut(caller));
         match caller.filter(|_| waiter.is_some()) {
             Some(caller) => caller.asks_outcome = waiter,
@@ -181,7 +181,7 @@ impl<C: Clone> Core<C> {
 
     /// The reply to a renewal shows whether a transaction with an unknown outcome was made.
     pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
-        let decides = |unknown: &mut Unknown| was_made || flight.number > unknown.after;
+        let decides = |unknown: &mut Box<Unknown>| was_made || flight.number > unknown.after;
         let commits = &mut self.claims[key].commits;
         let unknown = commits.unknown.take_if(decides);
         if unknown.is_some() {

@@ -118,7 +118,7 @@ impl<C: Clone> Core<C> {
 
     fn lease_due(&mut self, now: Time, key: Key) {
         // The holder waits for an unknown outcome no longer than a command can take.
-        let unknown = self.claims[key].commits.unknown;
+        let unknown = self.claims[key].commits.unknown.as_ref();
         if unknown.is_some_and(|unknown| unknown.limit <= now) {
             self.tell_outcome(key, None);
         }
@@ -221,7 +221,7 @@ impl Claim {
             also,
             self.lease.map(|lease| lease.until),
             self.lease.and_then(renew_at),
-            self.commits.unknown.map(|unknown| unknown.limit),
+            self.commits.unknown.as_ref().map(|unknown| unknown.limit),
         ];
         let is_to_come = |at: &Time| *at > now && *at < Time::NEVER;
         times.into_iter().flatten().filter(is_to_come).min()

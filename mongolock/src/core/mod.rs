@@ -165,7 +165,7 @@ impl<C: Clone> Core<C> {
     /// Whether a resumption of the lease with this id has been given up, and the lease may not have its id back yet.
     pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
         self.claims.iter().any(|(_, claim)| {
-            let resumes = claim.resumes.as_ref().is_some_and(|(id, _)| &**id == lease_id);
+            let resumes = claim.resumes.as_deref().is_some_and(|(id, _)| &**id == lease_id);
             // It was given back before its last command has arrived.
             let may_come = matches!(claim.stage, Stage::Released) && claim.flights > 0;
             resumes && (may_come || matches!(claim.stage, Stage::Ending(_)))

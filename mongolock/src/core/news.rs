@@ -33,7 +33,7 @@ impl<C: Clone> Core<C> {
             self.push(refused, Lane::Ends);
         }
         let room = &mut self.rooms[key];
-        let before = room.seen.replace((now, seen.clone()));
+        let before = room.seen.replace(Box::new((now, seen.clone())));
         if back.is_none() && room.permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
@@ -47,7 +47,7 @@ impl<C: Clone> Core<C> {
         // The reply to a command that was sent before the stream was open does not include what the stream has reported
         // since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
-        let is_same = before.is_some_and(|(_, before)| before.lock_id == seen.lock_id);
+        let is_same = before.is_some_and(|before| before.1.lock_id == seen.lock_id);
         // Without a stream only replies show which process has acquired the lock.
         if !is_own
             && !is_reported
@@ -120,7 +120,7 @@ impl<C: Clone> Core<C> {
         let luck = self.draw();
         let pause = part_of(limits::PAUSE, luck).max(part_of((longer / 2, longer), luck));
         let room = &mut self.rooms[key];
-        room.fault = Some((now, fault.clone()));
+        room.fault = Some(Box::new((now, fault.clone())));
         (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
         let first = room.queue.front().copied();
         if fault.kind == FaultKind::Unreachable {
@@ -180,7 +180,7 @@ impl<C: Clone> Core<C> {
         let is_known = number.is_none() || self.stream.reports_since(room.filter, room.asked);
         if room.permits.is_full() && is_known {
             let left = seen.left;
-            room.seen = Some((now, seen));
+            room.seen = Some(Box::new((now, seen)));
             self.rest(now, key, left, None);
         } else {
             room.pause_until = room.pause_until.min(now + room.time_slot(luck));

@@ -47,7 +47,7 @@ impl<C: Clone> Core<C> {
         }
         self.give_up(now, key);
         if let Some(seen) = &seen {
-            self.rooms[room_key].seen = Some((now, seen.clone()));
+            self.rooms[room_key].seen = Some(Box::new((now, seen.clone())));
             self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
         }
         // A single attempt needs a look, which shows whether all permits are held.
@@ -71,7 +71,7 @@ impl<C: Clone> Core<C> {
     /// Applies the result of a look at all permits.
     pub(super) fn looked_at_permits(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
         if let Some((_, seen)) = held.first() {
-            self.rooms[key].seen = Some((now, seen.clone()));
+            self.rooms[key].seen = Some(Box::new((now, seen.clone())));
         }
         // A single attempt ends if all of its permits are held. One that this process is releasing does not count as held.
         let comes_back = |seen: &Seen| self.comes_back(&self.rooms[key], &seen.lock_id).is_some();

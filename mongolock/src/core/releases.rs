@@ -145,7 +145,7 @@ impl<C: Clone> Core<C> {
 
     /// A claim begins to end. The times are those of its answer and of the last repetition.
     fn closing(&self, end: End, of: Option<Key>, (answer_by, stop): (Time, Time)) -> Stage {
-        Stage::Ending(Closing {
+        Stage::Ending(Box::new(Closing {
             end,
             of,
             answer_by,
@@ -154,7 +154,7 @@ impl<C: Clone> Core<C> {
             fault: None,
             after: self.commands,
             is_acquired_again: false,
-        })
+        }))
     }
 
     /// The holder is done, and its work is marked or its lease is detached.
@@ -182,7 +182,7 @@ impl<C: Clone> Core<C> {
         let claim = self.claims.get(key).filter(|claim| claim.is_held())?;
         let mut lease = claim.lease?;
         let end = match how {
-            Ending::Done => End::Mark(claim.mark_until?.0),
+            Ending::Done => End::Mark(claim.mark_until.as_deref()?.0),
             Ending::Detach(ids, ttl) => End::Detach(ids.get(place)?.clone(), *ttl),
             Ending::Release | Ending::Untaken => return None,
         };

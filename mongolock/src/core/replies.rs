@@ -198,7 +198,7 @@ impl<C: Clone> Core<C> {
             claim.landed(now, flight, Some(fault));
             claim.in_lane[flight.lane as usize] = true;
             let room = claim.room;
-            self.rooms[room].fault = Some((now, fault.clone()));
+            self.rooms[room].fault = Some(Box::new((now, fault.clone())));
             self.claim_due(now, *key);
             self.touch(now, room);
         }

@@ -19,7 +19,7 @@ impl<C: Clone> Core<C> {
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(&name);
             let key = self.add_claim(Claim {
-                resumes: Some((id, rest)),
+                resumes: Some(Box::new((id, rest))),
                 room,
                 permit,
                 rules,
@@ -60,8 +60,9 @@ impl<C: Clone> Core<C> {
     /// rows are unknown.
     pub(super) fn resumption_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
-        let Some((lease, _)) = &claim.resumes else { return };
-        let lease_of = |own: Key| self.claims[own].resumes.as_ref();
+        let Some(resumed) = &claim.resumes else { return };
+        let lease = &resumed.0;
+        let lease_of = |own: Key| self.claims[own].resumes.as_deref();
         let comes_back = |id: &str| {
             let resumed = self.own(&self.rooms[claim.room], id).and_then(lease_of);
             id == &**lease || resumed.is_some_and(|(resumed, _)| resumed == lease)
@@ -83,7 +84,7 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn resumption_failed(&mut self, now: Time, key: Key, fault: &Fault) {
         let room = self.claims[key].room;
-        self.rooms[room].fault = Some((now, fault.clone()));
+        self.rooms[room].fault = Some(Box::new((now, fault.clone())));
         let cause = (fault.kind == FaultKind::Refused).then_some(Cause::Refused);
         self.resumes_not(now, key, cause);
     }

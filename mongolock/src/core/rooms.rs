@@ -16,20 +16,20 @@ impl<C: Clone> Core<C> {
             Wanted::Lock(name) => (name, 0),
             Wanted::Permit(name, width) => (name, width),
             Wanted::All(names) => {
-                let key = self.add_caller(now, join, names, 0);
+                let key = self.add_caller(now, join, names.into(), 0);
                 self.advance(now, key);
                 return key;
             }
             Wanted::Leases(leases, rest) => return self.resume(now, leases, rest, join),
         };
         let room = self.room_of(name);
-        let key = self.add_caller(now, join, Vec::new(), width);
+        let key = self.add_caller(now, join, Box::default(), width);
         self.enter(now, key, room);
         self.touch(now, room);
         key
     }
 
-    pub(super) fn add_caller(&mut self, now: Time, join: Join<C>, names: Vec<Name>, width: u32) -> Key {
+    pub(super) fn add_caller(&mut self, now: Time, join: Join<C>, names: Box<[Name]>, width: u32) -> Key {
         let caller = Caller {
             join,
             begun: now,
@@ -39,7 +39,7 @@ impl<C: Clone> Core<C> {
             room: None,
             later: Vec::new(),
             won: Vec::new(),
-            resumed: Vec::new(),
+            resumed: Box::default(),
             after: 0,
             period: None,
             has_waited: false,

@@ -250,14 +250,14 @@ impl<C: Clone> Core<C> {
         let slot = u8::try_from((limits::SLOT + self.trip) / MS).unwrap_or(u8::MAX);
         let conf = &self.conf;
         // The owner of a resumed lease stays, so that the end of its session ends this hold as well.
-        let resumed = claim.resumes.as_ref().and_then(|(lease, _)| owner(lease));
+        let resumed = claim.resumes.as_deref().and_then(|(lease, _)| owner(lease));
         let new_id = || Id::drawn(conf.mark, kind, slot, luck.id()).text(resumed.unwrap_or(&conf.owner));
         let id = claim.id.get_or_insert_with(new_id).clone();
         if claim.tokens == 0 {
             claim.tokens = if is_shared { limits::TOKENS } else { 1 };
         }
         let (margin, expiry, tokens) = (conf.margin, claim.rules.expiry, claim.tokens);
-        Some(match &claim.resumes {
+        Some(match claim.resumes.as_deref() {
             Some((lease, _)) => (When::runs(lease), Then::Adopt { id, expiry, tokens }),
             None => (When::Free { margin }, Then::Claim { id, expiry, tokens }),
         })
@@ -284,7 +284,7 @@ impl<C: Clone> Core<C> {
         let Stage::Ending(closing) = &claim.stage else {
             return None;
         };
-        Some(match (&closing.end, &claim.resumes) {
+        Some(match (&closing.end, claim.resumes.as_deref()) {
             (End::Mark(until), _) => (claim.runs()?, Then::Mark { until: *until }),
             (End::Detach(to, ttl), _) => (claim.runs()?, rename((to, *ttl), claim.rules.min_hold)),
             (End::Release(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),

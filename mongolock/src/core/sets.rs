@@ -47,7 +47,7 @@ impl<C: Clone> Core<C> {
                 id: claim.id.clone().unwrap_or_default(),
                 token: claim.token,
                 permit: claim.permit,
-                mark: claim.mark_until.map(|(until, _)| until),
+                mark: claim.mark_until.as_deref().map(|(until, _)| *until),
                 has_waited: caller.has_waited,
             });
         }

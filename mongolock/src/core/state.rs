@@ -96,7 +96,7 @@ pub(super) struct Caller<C> {
     pub(super) join: Join<C>,
     pub(super) begun: Time,
     /// The names of its set, or of the leases that it resumes. A caller of one lock or permit has its room from the beginning.
-    pub(super) names: Vec<Name>,
+    pub(super) names: Box<[Name]>,
     /// The caller takes any of the first `width` permits; 0 for locks.
     pub(super) width: u32,
     /// Whether it waits: it has not got all of its locks, and has not left.
@@ -108,10 +108,10 @@ pub(super) struct Caller<C> {
     /// Its claims, of the first names; those that resume its leases from the beginning.
     pub(super) won: Vec<Key>,
     /// The handles of the leases that it has resumed, and how long the leases last if it does not take its hold.
-    pub(super) resumed: Vec<(LockId, Ms)>,
+    pub(super) resumed: Box<[Box<(LockId, Ms)>]>,
     /// The number of commands that were sent before it began to wait in these rooms: no reply to one of them ends its call.
     pub(super) after: u64,
-    pub(super) period: Option<Period>,
+    pub(super) period: Option<Box<Period>>,
     /// Whether another claim had a lock, or another caller was before this one, at any time since its call began.
     pub(super) has_waited: bool,
     pub(super) due: Option<Time>,
@@ -149,8 +149,8 @@ pub(super) struct Room {
     /// The number of commands that were sent before a claim last gave its lease back: replies to them do not say that a lease is gone.
     pub(super) given_back: u64,
     /// The last known holder, and the failure of the last command, with their times.
-    pub(super) seen: Option<(Time, Seen)>,
-    pub(super) fault: Option<(Time, Fault)>,
+    pub(super) seen: Option<Box<(Time, Seen)>>,
+    pub(super) fault: Option<Box<(Time, Fault)>>,
     /// The number of the last command that asks for the lock.
     pub(super) asked_by: u64,
     /// The time of the last reply, of the last command that asks, and of the last use.
