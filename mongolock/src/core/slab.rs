@@ -11,12 +11,17 @@ pub(crate) struct Key {
     generation: u32,
 }
 
+/// The number of slots that are allocated together.
+const PART: usize = 64;
+
 /// Values, each under its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
-    /// Each slot has its own place in memory, so that no value moves when the slab grows: moving 10,000 values would
-    /// take milliseconds.
-    slots: Vec<Box<Slot<T>>>,
+    /// The slots are allocated in parts, so that no value moves when the slab grows: moving 10,000 values would take
+    /// milliseconds.
+    parts: Vec<Vec<Slot<T>>>,
+    /// The number of slots.
+    size: u32,
     /// The indexes of the slots without a value.
     free: Vec<u32>,
 }
@@ -28,10 +33,16 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+/// The part of the slot with this index, and its place in the part.
+fn place_of(index: u32) -> (usize, usize) {
+    (index as usize / PART, index as usize % PART)
+}
+
 impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self {
-            slots: Vec::new(),
+            parts: Vec::new(),
+            size: 0,
             free: Vec::new(),
         }
     }
@@ -39,33 +50,39 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
-        let value = Some(value);
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.value = value;
-            let generation = slot.generation;
-            return Key { index, generation };
+        let index = self.free.pop().unwrap_or(self.size);
+        let (part, place) = place_of(index);
+        if index == self.size {
+            if place == 0 {
+                self.parts.push(Vec::with_capacity(PART));
+            }
+            let (generation, value) = (0, None);
+            self.parts[part].push(Slot { generation, value });
+            self.size += 1;
         }
-        let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        let generation = 0;
-        self.slots.push(Box::new(Slot { generation, value }));
+        let slot = &mut self.parts[part][place];
+        slot.value = Some(value);
+        let generation = slot.generation;
         Key { index, generation }
     }
 
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
-        let slot = self.slots.get(key.index as usize)?;
+        let (part, place) = place_of(key.index);
+        let slot = self.parts.get(part)?.get(place)?;
         slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let slot = self.slots.get_mut(key.index as usize)?;
+        let (part, place) = place_of(key.index);
+        let slot = self.parts.get_mut(part)?.get_mut(place)?;
         slot.value.as_mut().filter(|_| slot.generation == key.generation)
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let slot = self.slots.get_mut(key.index as usize)?;
+        let (part, place) = place_of(key.index);
+        let slot = self.parts.get_mut(part)?.get_mut(place)?;
         let value = slot.value.take_if(|_| slot.generation == key.generation)?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
@@ -73,7 +90,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        let slots = (0..).zip(&self.slots);
+        let slots = (0..).zip(self.parts.iter().flatten());
         slots.filter_map(|(index, slot)| {
             let generation = slot.generation;
             Some((Key { index, generation }, slot.value.as_ref()?))
@@ -85,7 +102,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.len() == self.free.len()
+        self.size as usize == self.free.len()
     }
 }
 
@@ -110,7 +127,7 @@ impl<T> IndexMut<Key> for Slab<T> {
 /// Hashes the values and their indexes. Slabs that differ only in the numbers of earlier values have the same hash.
 impl<T: Hash> Hash for Slab<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for slot in &self.slots {
+        for slot in self.parts.iter().flatten() {
             slot.value.hash(state);
         }
     }
