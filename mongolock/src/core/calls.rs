@@ -47,7 +47,7 @@ impl<C: Clone> Core<C> {
         let Some(caller) = caller.filter(|caller| caller.waits) else {
             return;
         };
-        caller.join.rules.min_hold = 0;
+        caller.is_untaken = true;
         self.stops_waiting(key);
         self.leave_queues(now, key, here);
         self.end_all(now, key, None);
@@ -132,7 +132,7 @@ impl<C: Clone> Core<C> {
         for key in self.rooms[room].queue.clone() {
             let caller = &mut self.callers[key];
             let waited = (flight.sent - caller.begun).max(0);
-            if let (None, Some(once)) = (&caller.period, caller.join.rules.once)
+            if let (None, Some(once)) = (&caller.period, caller.rules.once)
                 && let Some(period) = once.period(now, server, waited)
             {
                 caller.period = Some(Box::new(period));
@@ -169,7 +169,7 @@ impl<C: Clone> Core<C> {
         let is_mark = seen.is_some_and(|seen| is_mark(&seen.lock_id));
         self.fail_calls(now, key, |_, caller| {
             let is_new = caller.after < flight.number;
-            let cause = match caller.join.rules.once {
+            let cause = match caller.rules.once {
                 Some(_) if is_mark => Cause::Done,
                 _ if caller.join.is_try => Cause::Busy,
                 _ => return None,
@@ -242,6 +242,6 @@ impl<C> Caller<C> {
 
     /// Whether a reply can end its call.
     pub(super) fn can_end_by_reply(&self) -> bool {
-        self.join.is_try || self.join.rules.once.is_some()
+        self.join.is_try || self.rules.once.is_some()
     }
 }

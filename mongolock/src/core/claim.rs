@@ -1,5 +1,7 @@
 //! The data of a claim: its stage, its lease, how it ends, and the transactions under it.
 
+use std::sync::Arc;
+
 use super::event::{Fault, Lane, LossReason, Rules};
 use super::slab::Key;
 use super::time::Time;
@@ -13,7 +15,7 @@ pub(super) struct Claim {
     pub(super) room: Key,
     /// The permit that the claim is for.
     pub(super) permit: Option<u32>,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     pub(super) stage: Stage,
     /// Its lease, while it is held or gets another id.
     pub(super) lease: Option<LeaseTimes>,

@@ -74,7 +74,7 @@ impl<C: Clone> Core<C> {
     /// A claim has acquired its lock. The first call of its room gets it, if that call has the same options.
     fn won(&mut self, now: Time, flight: &Flight, key: Key, sight: &Sight, last: i64) {
         let claim = &mut self.claims[key];
-        let (room, rules) = (claim.room, claim.rules);
+        let (room, rules) = (claim.room, claim.rules.clone());
         let left = sight.left().unwrap_or(rules.expiry).min(rules.expiry);
         let lease = LeaseTimes {
             until: flight.sent + relied_on(left),
@@ -138,7 +138,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn fits(&self, key: Key) -> bool {
         let claim = &self.claims[key];
         self.first(&self.rooms[claim.room]).is_some_and(|caller| {
-            caller.join.rules == claim.rules && claim.permit.is_none_or(|number| number < caller.width)
+            caller.rules == claim.rules && claim.permit.is_none_or(|number| number < caller.width)
         })
     }
 

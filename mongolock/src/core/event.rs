@@ -24,10 +24,9 @@ pub(crate) struct Rules {
     pub(crate) once: Option<OncePolicy>,
 }
 
-/// The options of a call, and its cell.
+/// A call, and its cell.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Join<C> {
-    pub(crate) rules: Rules,
     /// The time after which the call fails; `None` is no limit.
     pub(crate) limit: Option<Span>,
     /// Whether the call is a single attempt: it fails as soon as the lock is known to be held.
@@ -54,7 +53,7 @@ pub(crate) enum Wanted {
 #[derive(Debug, Clone)]
 pub(crate) enum Event<C> {
     /// A call begins.
-    Join(Wanted, Join<C>),
+    Join(Wanted, Rules, Join<C>),
     /// The caller no longer waits.
     Leave(Key),
     /// The holder ends its hold. The cell is notified when the hold has ended. The key of a hold is that of its call.

@@ -13,7 +13,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn renewal_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &mut self.claims[key];
         let is_renewed = claim.is_renewed_by(reply);
-        let (rules, is_held) = (claim.rules, claim.is_held());
+        let (rules, is_held) = (claim.rules.clone(), claim.is_held());
         let Some(lease) = &mut claim.lease else { return };
         if is_renewed {
             lease.until = lease.until.max(flight.sent + relied_on(rules.expiry));

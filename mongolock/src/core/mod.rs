@@ -82,7 +82,7 @@ impl<C: Clone> Core<C> {
 
     fn take(&mut self, now: Time, event: Event<C>) -> Option<Key> {
         match event {
-            Event::Join(wanted, join) => return Some(self.join(now, wanted, join)),
+            Event::Join(wanted, rules, join) => return Some(self.join(now, wanted, rules, join)),
             Event::Leave(caller) => self.leave(now, caller, None),
             Event::End(hold, how, awaited) => self.end_hold(now, hold, &how, awaited),
             Event::CommitBegins { hold, marks } => self.commit_begins(now, hold, marks),

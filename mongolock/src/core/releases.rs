@@ -23,7 +23,7 @@ impl<C: Clone> Core<C> {
         match how {
             Ending::Done | Ending::Detach(..) => return self.rename(now, key, how, awaited),
             Ending::Untaken => {
-                caller.join.rules.min_hold = 0;
+                caller.is_untaken = true;
                 for (part, handle) in caller.won.iter().zip(std::mem::take(&mut caller.resumed)) {
                     self.claims[*part].resumes = Some(handle);
                 }
@@ -136,7 +136,8 @@ impl<C: Clone> Core<C> {
         let was_held = claim.lease.take().is_some();
         let holder = claim.caller.filter(|_| was_held);
         let holder = holder.and_then(|holder| self.callers.get(holder));
-        let end = End::Release(holder.map_or(0, |holder| holder.join.rules.min_hold));
+        let holder = holder.filter(|holder| !holder.is_untaken);
+        let end = End::Release(holder.map_or(0, |holder| holder.rules.min_hold));
         let stop = now + claim.rules.expiry * MS;
         let stage = self.closing(end, of, (now + span(RELEASE_REPLY_LIMIT), stop));
         self.claims[key].stage = stage;

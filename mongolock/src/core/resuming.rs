@@ -14,7 +14,7 @@ use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
     pub(super) fn resume(&mut self, now: Time, leases: Vec<(Name, LockId)>, rest: Ms, join: Join<C>) -> Key {
-        let (names, rules) = (leases.iter().map(|(name, _)| name.clone()).collect(), join.rules);
+        let names = leases.iter().map(|(name, _)| name.clone()).collect();
         let caller = self.add_caller(now, join, names, 0);
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(&name);
@@ -22,9 +22,8 @@ impl<C: Clone> Core<C> {
                 resumes: Some(Box::new((id, rest))),
                 room,
                 permit,
-                rules,
                 caller: Some(caller),
-                ..Claim::default()
+                ..self.blank.clone()
             });
             if let Some(number) = permit {
                 let permits = &mut self.rooms[room].permits;
@@ -112,7 +111,8 @@ impl<C: Clone> Core<C> {
                 rules: Rules {
                     expiry: LATE_COMMAND + 1,
                     ..Rules::default()
-                },
+                }
+                .into(),
                 // A late command may write the lease once more.
                 unclear_until: Some(now + span(COMMAND_LIMIT) + span(NO_REPLY)),
                 ..Claim::default()

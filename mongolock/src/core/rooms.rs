@@ -1,7 +1,7 @@
 //! A lock in this process: calls enter its queue, the first of them asks, and what is known of it is kept for some time. A call for
 //! several locks asks with one command for as many as are free, in the order of their names.
 
-use super::event::{Join, Lane, Wanted};
+use super::event::{Join, Lane, Rules, Wanted};
 use super::limits::{LINGER, LINGER_LISTENING};
 use super::permit_list::PermitState;
 use super::slab::Key;
@@ -11,7 +11,10 @@ use crate::protocol::{Name, RowOrder};
 
 impl<C: Clone> Core<C> {
     /// A call begins.
-    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Key {
+    pub(super) fn join(&mut self, now: Time, wanted: Wanted, rules: Rules, join: Join<C>) -> Key {
+        if *self.blank.rules != rules {
+            self.blank.rules = rules.into();
+        }
         let (name, width) = match wanted {
             Wanted::Lock(name) => (name, 0),
             Wanted::Permit(name, width) => (name, width),
@@ -31,6 +34,7 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn add_caller(&mut self, now: Time, join: Join<C>, names: Box<[Name]>, width: u32) -> Key {
         let caller = Caller {
+            rules: self.blank.rules.clone(),
             join,
             begun: now,
             names,
@@ -43,6 +47,7 @@ impl<C: Clone> Core<C> {
             after: 0,
             period: None,
             has_waited: false,
+            is_untaken: false,
             due: None,
             asks_outcome: None,
             waiter: None,
@@ -233,11 +238,11 @@ impl<C: Clone> Core<C> {
 
     /// A claim for the first call. Its random id is made when it is sent.
     pub(super) fn new_claim(&mut self, room: Key) -> Key {
-        let rules = self.callers[self.rooms[room].queue[0]].join.rules;
+        let rules = self.callers[self.rooms[room].queue[0]].rules.clone();
         self.add_claim(Claim {
             room,
             rules,
-            ..Claim::default()
+            ..self.blank.clone()
         })
     }
 

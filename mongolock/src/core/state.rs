@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub(super) use super::claim::{Claim, Closing, End, LeaseTimes, Postponed, Stage, Unknown};
-use super::event::{Effect, EndResult, Fault, Join, Notice, Seen};
+use super::event::{Effect, EndResult, Fault, Join, Notice, Rules, Seen};
 use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -49,6 +49,8 @@ pub(crate) struct Core<C> {
     pub(super) names: HashMap<Name, Key>,
     pub(super) callers: Slab<Caller<C>>,
     pub(super) claims: Slab<Claim>,
+    /// A claim with the options of the last call, from which others are made: calls with the same options share them.
+    pub(super) blank: Claim,
     pub(super) flights: Slab<Flight>,
     /// The requests that wait in each lane.
     pub(super) lanes: [Queue; 4],
@@ -93,6 +95,7 @@ pub(super) enum Phase {
 /// It acquires its locks in the order of their names, and keeps the acquired ones while it waits for the next one.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Caller<C> {
+    pub(super) rules: Arc<Rules>,
     pub(super) join: Join<C>,
     pub(super) begun: Time,
     /// The names of its set, or of the leases that it resumes. A caller of one lock or permit has its room from the beginning.
@@ -114,6 +117,8 @@ pub(super) struct Caller<C> {
     pub(super) period: Option<Box<Period>>,
     /// Whether another claim had a lock, or another caller was before this one, at any time since its call began.
     pub(super) has_waited: bool,
+    /// Whether it has left before it took its hold, which then has no minimum.
+    pub(super) is_untaken: bool,
     pub(super) due: Option<Time>,
     /// The cell that waits for the outcome of a transaction.
     pub(super) asks_outcome: Option<C>,
@@ -173,6 +178,7 @@ impl<C: Clone> Core<C> {
             names: HashMap::new(),
             callers: Slab::default(),
             claims: Slab::default(),
+            blank: Claim::default(),
             flights: Slab::default(),
             lanes: Default::default(),
             stream: Stream {

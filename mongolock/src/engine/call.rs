@@ -70,13 +70,12 @@ impl AcquireCall {
         let (is_try, limit) = options.limit(about.on_busy);
         let micros = |limit: Duration| i64::try_from(limit.as_micros()).unwrap_or(i64::MAX / 2);
         let join = Join {
-            rules: rules(options),
             limit: limit.map(micros),
             is_try,
             is_inside_hold: about.is_inside_hold,
             cell: Arc::clone(&self.lease),
         };
-        Ok(engine.take(Event::Join(wanted, join)))
+        Ok(engine.take(Event::Join(wanted, rules(options), join)))
     }
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Hold, LockError>> {

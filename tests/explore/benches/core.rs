@@ -98,13 +98,12 @@ impl Lab {
 
     fn join(&mut self, name: &Name) -> Vec<Effect<u32>> {
         let join = Join {
-            rules: RULES,
             limit: None,
             is_try: false,
             is_inside_hold: false,
             cell: 1,
         };
-        self.feed(Event::Join(Wanted::Lock(name.clone()), join))
+        self.feed(Event::Join(Wanted::Lock(name.clone()), RULES, join))
     }
 
     fn reply(&self, row: &Row) -> Reply {

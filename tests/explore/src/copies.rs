@@ -58,7 +58,8 @@ impl Lab {
     fn call(&mut self, random: &mut u64, name: &str) {
         let (caller, round, role) = (0, 0, Role::Call);
         let join = PLAIN.join(false, Cell { caller, round, role });
-        self.feed(random, Event::Join(Wanted::Lock(Name::from(name)), join));
+        let wanted = Wanted::Lock(Name::from(name));
+        self.feed(random, Event::Join(wanted, PLAIN.rules(), join));
     }
 }
 

@@ -184,15 +184,18 @@ pub(crate) const PLAIN: Caller = Caller {
 };
 
 impl Caller {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            expiry: self.expiry,
+            renew_every: self.expiry / 3,
+            max_hold: self.max_hold,
+            min_hold: self.min_hold,
+            once: self.once,
+        }
+    }
+
     pub(crate) fn join(&self, is_inside_hold: bool, cell: Cell) -> Join<Cell> {
         Join {
-            rules: Rules {
-                expiry: self.expiry,
-                renew_every: self.expiry / 3,
-                max_hold: self.max_hold,
-                min_hold: self.min_hold,
-                once: self.once,
-            },
             limit: self.limit,
             is_try: self.is_try,
             is_inside_hold,

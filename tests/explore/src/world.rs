@@ -287,7 +287,7 @@ impl<'a> World<'a> {
             (_, [name]) => Wanted::Lock(name.clone()),
             (_, names) => Wanted::All(names.to_vec()),
         };
-        let waiter = self.feed(number, Event::Join(wanted, join));
+        let waiter = self.feed(number, Event::Join(wanted, options.rules(), join));
         if let State::Waits(waits) = &mut self.process(number).callers[caller] {
             waits.waiter = waiter;
         }
