@@ -32,11 +32,11 @@ impl<C: Clone> Core<C> {
     /// room `here`.
     pub(super) fn leave_queues(&mut self, now: Time, key: Key, here: Option<Key>) {
         let caller = &mut self.callers[key];
-        let rooms = caller.room.take().into_iter().chain(caller.later.drain(..));
-        for room in rooms.collect::<Vec<_>>() {
-            self.rooms[room].leave(key);
-            if here != Some(room) {
-                self.touch(now, room);
+        let rooms = std::mem::take(&mut caller.rooms);
+        for room in rooms.iter() {
+            self.rooms[*room].queue.remove(key);
+            if here != Some(*room) {
+                self.touch(now, *room);
             }
         }
     }
@@ -105,7 +105,7 @@ impl<C: Clone> Core<C> {
     fn room_awaited_by(&self, caller: &Caller<C>) -> Option<Key> {
         let asks = |claim: &Key| Some(&self.claims[*claim]).filter(|claim| claim.is_asking());
         let resumed = || caller.won.iter().find_map(asks).map(|claim| claim.room);
-        caller.room.or_else(resumed)
+        caller.rooms.first().copied().or_else(resumed)
     }
 
     pub(super) fn call_due(&mut self, now: Time, key: Key) {
@@ -129,14 +129,14 @@ impl<C: Clone> Core<C> {
         if self.asking == 0 {
             return;
         }
-        for key in self.rooms[room].queue.clone() {
-            let caller = &mut self.callers[key];
+        for key in self.rooms[room].queue.clone().iter() {
+            let caller = &mut self.callers[*key];
             let waited = (flight.sent - caller.begun).max(0);
             if let (None, Some(once)) = (&caller.period, caller.rules.once)
                 && let Some(period) = once.period(now, server, waited)
             {
                 caller.period = Some(Box::new(period));
-                self.arm(Due::Caller(key), period.ends);
+                self.arm(Due::Caller(*key), period.ends);
             }
         }
     }
@@ -205,20 +205,8 @@ impl<C: Clone> Core<C> {
     /// Another claim has the lock, so the first caller has waited for another holder. The callers behind it wait in any
     /// case.
     pub(super) fn first_waits(&mut self, room: Key) {
-        if let Some(first) = self.rooms[room].queue.front() {
+        if let Some(first) = self.rooms[room].queue.first() {
             self.callers[*first].has_waited = true;
-        }
-    }
-}
-
-impl Room {
-    /// The caller no longer waits in this room.
-    pub(super) fn leave(&mut self, caller: Key) {
-        // Usually it is the first one; the queue may be long.
-        if self.queue.front() == Some(&caller) {
-            self.queue.pop_front();
-        } else {
-            self.queue.retain(|other| *other != caller);
         }
     }
 }

@@ -29,6 +29,7 @@ mod claim;
 mod claims;
 mod commits;
 mod event;
+mod keys;
 mod lanes;
 mod leases;
 pub(crate) mod limits;

@@ -122,7 +122,7 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[key];
         room.fault = Some(Box::new((now, fault.clone())));
         (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
-        let first = room.queue.front().copied();
+        let first = room.queue.first().copied();
         if fault.kind == FaultKind::Unreachable {
             self.fail_calls(now, key, |_, caller| caller.join.is_try.then_some(Cause::Refused));
         } else if let Some(first) = first.filter(|_| fault.kind == FaultKind::Refused) {

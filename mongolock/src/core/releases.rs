@@ -100,7 +100,7 @@ impl<C: Clone> Core<C> {
     fn is_in_turn(&self, now: Time, claim: &Claim) -> bool {
         let room = &self.rooms[claim.room];
         let caller = claim.caller.and_then(|caller| self.callers.get(caller));
-        let won = caller.iter().flat_map(|caller| &caller.won);
+        let won = caller.iter().flat_map(|caller| caller.won.iter());
         let others = won.filter_map(|key| Some(&self.rooms[self.claims.get(*key)?.room]));
         let has_rivals = others.chain([room]).any(|room| room.order.has_rivals(now));
         let turn = if has_rivals { TURN } else { TURN_ALONE };
@@ -281,7 +281,7 @@ impl<C: Clone> Core<C> {
         if let Some(claim) = self.claims.remove(key) {
             self.pass_turn(now, claim.room, key);
             let room = &mut self.rooms[claim.room];
-            room.claims.retain(|other| *other != key);
+            room.claims.remove(key);
             if claim.resumes.is_some() {
                 room.given_back = self.commands;
             }

@@ -33,7 +33,7 @@ impl<C: Clone> Core<C> {
             self.callers[caller].won.push(key);
         }
         // They have a command of their own, because the reply to several rows may not tell of each.
-        let parts = self.callers[caller].won.clone();
+        let parts = self.callers[caller].won.to_vec();
         self.go_apart(Lane::Claims, RowOrder::StopAtMiss, parts);
         caller
     }

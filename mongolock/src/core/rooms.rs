@@ -2,6 +2,7 @@
 //! several locks asks with one command for as many as are free, in the order of their names.
 
 use super::event::{Join, Lane, Rules, Wanted};
+use super::keys::Keys;
 use super::limits::{LINGER, LINGER_LISTENING};
 use super::permit_list::PermitState;
 use super::slab::Key;
@@ -40,9 +41,8 @@ impl<C: Clone> Core<C> {
             names,
             width,
             waits: true,
-            room: None,
-            later: Vec::new(),
-            won: Vec::new(),
+            rooms: Keys::Empty,
+            won: Keys::Empty,
             resumed: Box::default(),
             after: 0,
             period: None,
@@ -75,18 +75,17 @@ impl<C: Clone> Core<C> {
             let is_reported = self.stream.reports(room.filter);
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
-        room.queue.push_back(key);
-        if caller.room.is_some() {
-            caller.later.push(room_key);
-        } else {
-            (caller.room, caller.after) = (Some(room_key), self.commands);
+        room.queue.push(key);
+        if caller.rooms.is_empty() {
+            caller.after = self.commands;
         }
+        caller.rooms.push(room_key);
     }
 
     /// If the caller waits for no lock yet, it waits for its next one, and asks with the same command for later locks for
     /// which no call waits in this process.
     pub(super) fn advance(&mut self, now: Time, key: Key) {
-        let is_idle = |caller: &&Caller<C>| caller.waits && caller.room.is_none();
+        let is_idle = |caller: &&Caller<C>| caller.waits && caller.rooms.is_empty();
         let Some(caller) = self.callers.get(key).filter(is_idle) else {
             return;
         };
@@ -281,7 +280,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
         let room = &mut self.rooms[key];
         room.turn.take_if(|turn| *turn == claim);
-        room.beside.retain(|other| *other != claim);
+        room.beside.remove(claim);
         room.used = now;
     }
 

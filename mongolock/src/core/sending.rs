@@ -233,7 +233,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let room = &mut self.rooms[claim.room];
         // A claim that resumes a lease has its caller already.
-        let caller = claim.caller.or_else(|| room.queue.front().copied());
+        let caller = claim.caller.or_else(|| room.queue.first().copied());
         let caller = &self.callers[caller?];
         if let Some(deadline) = caller.deadline() {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));

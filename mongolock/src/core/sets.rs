@@ -14,12 +14,12 @@ impl<C: Clone> Core<C> {
         };
         self.claims[key].caller = Some(first);
         let caller = &mut self.callers[first];
-        if caller.room != Some(room) {
+        if caller.rooms.first() != Some(&room) {
             // It comes before earlier locks of the caller.
-            caller.later.retain(|other| *other != room);
+            caller.rooms.remove(room);
             return self.release(now, key, None);
         }
-        caller.room = (!caller.later.is_empty()).then(|| caller.later.remove(0));
+        caller.rooms.pop_front();
         caller.won.push(key);
         let has_all = caller.won.len() >= caller.names.len();
         self.claims[key].stage = Stage::Held;
@@ -35,7 +35,7 @@ impl<C: Clone> Core<C> {
         self.stops_waiting(key);
         let caller = &self.callers[key];
         let mut grants = Vec::with_capacity(caller.won.len());
-        for claim in &caller.won {
+        for claim in caller.won.iter() {
             let claim = &mut self.claims[*claim];
             if let (Some(lease), Some(most)) = (&mut claim.lease, claim.rules.max_hold) {
                 lease.renewable_until = now + most.saturating_mul(MS);
@@ -60,18 +60,18 @@ impl<C: Clone> Core<C> {
     /// Whether the first caller of a room asks for its next lock, and not for a later one with the same command.
     pub(super) fn is_next(&self, room: Key) -> bool {
         let first = self.first(&self.rooms[room]);
-        first.is_some_and(|caller| caller.room == Some(room))
+        first.is_some_and(|caller| caller.rooms.first() == Some(&room))
     }
 
     /// A claim has not got its lock. If an earlier lock of its caller was found held, the caller waits only for that one.
     pub(super) fn withdraw(&mut self, room: Key) {
-        let Some(first) = self.rooms[room].queue.front().copied() else {
+        let Some(first) = self.rooms[room].queue.first().copied() else {
             return;
         };
         let caller = &mut self.callers[first];
-        if caller.room != Some(room) {
-            caller.later.retain(|other| *other != room);
-            self.rooms[room].leave(first);
+        if caller.rooms.first() != Some(&room) {
+            caller.rooms.remove(room);
+            self.rooms[room].queue.remove(first);
         }
     }
 
@@ -87,13 +87,13 @@ impl<C: Clone> Core<C> {
         let Some(caller) = self.callers.get_mut(key).filter(|caller| caller.waits) else {
             return;
         };
-        if caller.room.is_none() {
+        if caller.rooms.is_empty() {
             return self.fail(now, key, room, Cause::Gone);
         }
         let won = std::mem::take(&mut caller.won);
         self.leave_queues(now, key, None);
-        for claim in won {
-            self.end(now, claim, None);
+        for claim in won.iter() {
+            self.end(now, *claim, None);
         }
         self.advance(now, key);
     }

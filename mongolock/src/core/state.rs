@@ -1,11 +1,12 @@
 //! The data of the core: its callers and rooms.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub(super) use super::claim::{Claim, Closing, End, LeaseTimes, Postponed, Stage, Unknown};
 use super::event::{Effect, EndResult, Fault, Join, Notice, Rules, Seen};
+use super::keys::Keys;
 use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -106,10 +107,9 @@ pub(super) struct Caller<C> {
     pub(super) waits: bool,
     /// The rooms in whose queues it waits: that of its next lock, and those of later locks for which the same command asks. It waits in
     /// none for leases that it resumes.
-    pub(super) room: Option<Key>,
-    pub(super) later: Vec<Key>,
+    pub(super) rooms: Keys,
     /// Its claims, of the first names; those that resume its leases from the beginning.
-    pub(super) won: Vec<Key>,
+    pub(super) won: Keys,
     /// The handles of the leases that it has resumed, and how long the leases last if it does not take its hold.
     pub(super) resumed: Box<[Box<(LockId, Ms)>]>,
     /// The number of commands that were sent before it began to wait in these rooms: no reply to one of them ends its call.
@@ -132,12 +132,12 @@ pub(super) struct Caller<C> {
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Room {
     pub(super) name: Name,
-    pub(super) queue: VecDeque<Key>,
+    pub(super) queue: Keys,
     /// Whether a call of this process has ever waited for another one in this room: then its claims reserve tokens for
     /// hand-overs.
     pub(super) is_shared: bool,
     /// All claims for the lock, also those for which no call waits.
-    pub(super) claims: Vec<Key>,
+    pub(super) claims: Keys,
     /// The claim that asks for the lock, holds it or is being released. For a semaphore: the claim that asks.
     pub(super) turn: Option<Key>,
     /// The first call does not ask before this time. Then it looks first, if no event of the change stream has arrived.
@@ -165,7 +165,7 @@ pub(super) struct Room {
     pub(super) order: Order,
     pub(super) permits: PermitList,
     /// The claims that ask for other permits beside that of the turn.
-    pub(super) beside: Vec<Key>,
+    pub(super) beside: Keys,
     /// The first filter of the change stream that includes the lock, if the stream is to report the lock.
     pub(super) filter: Option<u32>,
     pub(super) due: Option<Time>,
@@ -280,7 +280,7 @@ impl<C: Clone> Core<C> {
     /// The claims of a hold. Those of a hold that has ended may wait for a commit.
     pub(super) fn claims_of(&self, hold: Key) -> Vec<Key> {
         if let Some(caller) = self.callers.get(hold) {
-            return caller.won.clone();
+            return caller.won.to_vec();
         }
         let own = self.claims.iter().filter(|(_, claim)| claim.caller == Some(hold));
         own.map(|(key, _)| key).collect()
@@ -288,7 +288,7 @@ impl<C: Clone> Core<C> {
 
     /// The first caller of a room.
     pub(super) fn first(&self, room: &Room) -> Option<&Caller<C>> {
-        room.queue.front().map(|caller| &self.callers[*caller])
+        room.queue.first().map(|caller| &self.callers[*caller])
     }
 
     /// The cell of the holder of a claim.
