@@ -10,12 +10,25 @@ pub(super) type Mark = Option<[u8; 6]>;
 /// The order of the providers that acquire one lock, as far as this process knows it.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Order {
+    /// What is known of other providers. It is on the heap, because most locks have one provider.
+    others: Option<Box<Others>>,
+    /// Whether this process has a place among them: it has had its first turn.
+    has_place: bool,
+    alone_since: Time,
+    released_at: Time,
+    /// Whether this process has released the lock and now yields to others.
+    pub(super) yields: bool,
+}
+
+/// The other providers that acquire a lock.
+#[derive(Debug, Clone, Default, Hash)]
+struct Others {
     /// The providers that have acquired the lock, the least recent first. Those from index `active` on have left too
     /// many time slots unused.
     rivals: Vec<Rival>,
-    pub(super) active: usize,
-    /// The number of active rivals that go before this process; `None` before its first turn.
-    ahead: Option<usize>,
+    active: usize,
+    /// The number of active rivals that go before this process, if it has a place.
+    ahead: usize,
     /// A process without a place in the order spreads its requests over this time, because others were faster.
     window: Span,
     /// The rivals that have acquired the lock since this process began to wait, and how often any of them did so
@@ -23,10 +36,6 @@ pub(super) struct Order {
     overtaken_by: Vec<Mark>,
     overtaken: u32,
     rival_seen: Time,
-    alone_since: Time,
-    released_at: Time,
-    /// Whether this process has released the lock and now yields to others.
-    pub(super) yields: bool,
 }
 
 /// Another provider that acquires the lock.
@@ -42,39 +51,45 @@ impl Order {
     /// Another process has acquired the lock. `slot` is the time slot that it needs; `waits` says whether calls wait in
     /// this process.
     pub(super) fn acquired_by(&mut self, now: Time, (mark, slot): (Mark, Span), waits: bool) {
+        let others = self.others.get_or_insert_default();
         let is_of_mark = |rival: &Rival| rival.mark == mark;
-        let place = self.rivals.iter().position(is_of_mark);
-        if self.ahead.is_some_and(|ahead| ahead > 0) && place != Some(0) {
-            self.let_pass(0);
+        let place = others.rivals.iter().position(is_of_mark);
+        if others.ahead > 0 && place != Some(0) {
+            others.let_pass(0);
         }
         // Another process was faster: a process without a place in the order spreads its next requests over a longer
         // time, or over a shorter one if the same process was faster again.
-        if waits && self.overtaken_by.contains(&mark) {
-            self.window = if self.window > MS { self.window / 2 } else { 0 };
-            self.overtaken += 1;
+        if waits && others.overtaken_by.contains(&mark) {
+            others.window = if others.window > MS { others.window / 2 } else { 0 };
+            others.overtaken += 1;
         } else if waits {
-            self.window = (self.window * 2).clamp(3 * MS / 2, limits::SLOTS_MOST);
-            self.overtaken_by.push(mark);
+            others.window = (others.window * 2).clamp(3 * MS / 2, limits::SLOTS_MOST);
+            others.overtaken_by.push(mark);
         }
-        if let Some(place) = self.rivals.iter().position(is_of_mark) {
-            self.remove(place);
+        if let Some(place) = others.rivals.iter().position(is_of_mark) {
+            others.remove(place);
         }
         let passes = 0;
-        self.rivals.insert(self.active, Rival { mark, slot, passes });
-        self.active += 1;
+        // Usually there are few.
+        others.rivals.reserve_exact(1);
+        others.rivals.insert(others.active, Rival { mark, slot, passes });
+        others.active += 1;
         // More that do not count make no difference.
-        self.rivals.truncate(self.active + usize::from(limits::PASSES));
-        (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
+        others.rivals.truncate(others.active + usize::from(limits::PASSES));
+        others.rival_seen = now;
+        (self.alone_since, self.yields) = (now, false);
     }
 
     /// This process has acquired the lock.
     pub(super) fn acquired(&mut self, now: Time) {
-        for place in (0..self.ahead.unwrap_or(0)).rev() {
-            self.let_pass(place);
+        if let Some(others) = &mut self.others {
+            for place in (0..others.ahead).rev() {
+                others.let_pass(place);
+            }
+            (others.ahead, others.window, others.overtaken) = (others.active, 0, 0);
+            others.overtaken_by.clear();
         }
-        self.ahead = Some(self.active);
-        (self.window, self.overtaken, self.yields) = (0, 0, false);
-        self.overtaken_by.clear();
+        (self.has_place, self.yields) = (true, false);
         if now - self.released_at > 100 * MS {
             self.alone_since = now;
         }
@@ -85,9 +100,9 @@ impl Order {
         self.released_at = now;
         let pause = if self.has_rivals(now) {
             self.yields = true;
-            match self.active {
+            match self.active() {
                 0 => limits::YIELD_UNKNOWN,
-                _ => (self.slots(self.active) + limits::SLOT).max(limits::YIELD_LEAST),
+                active => (self.slots(active) + limits::SLOT).max(limits::YIELD_LEAST),
             }
         } else if now - self.alone_since > limits::TURN_ALONE {
             (self.yields, self.alone_since) = (true, now);
@@ -100,37 +115,53 @@ impl Order {
 
     /// This process no longer yields to others.
     pub(super) fn ends_yielding(&mut self, now: Time) {
-        if std::mem::take(&mut self.yields) && now - self.released_at > 8 * MS {
-            for place in (0..self.active).rev() {
-                self.let_pass(place);
+        if std::mem::take(&mut self.yields)
+            && now - self.released_at > 8 * MS
+            && let Some(others) = &mut self.others
+        {
+            for place in (0..others.active).rev() {
+                others.let_pass(place);
             }
         }
     }
 
+    /// The number of rivals that use their time slots.
+    pub(super) fn active(&self) -> usize {
+        self.others.as_ref().map_or(0, |others| others.active)
+    }
+
     pub(super) fn has_rivals(&self, now: Time) -> bool {
-        self.active > 0 || now - self.rival_seen < limits::REMEMBER
+        let is_recent = |others: &Others| others.active > 0 || now - others.rival_seen < limits::REMEMBER;
+        self.others.as_deref().is_some_and(is_recent)
     }
 
     /// The time for which this process waits for the slots of those before it, if this number of permits is free (1 for
     /// a lock).
     pub(super) fn time_slot(&self, luck: f64, free: usize) -> Span {
-        match self.ahead {
+        match &self.others {
+            None => 0,
             // If several permits are free, the same number of processes need not wait for each other.
-            Some(ahead) => self.slots((ahead + 1).saturating_sub(free)),
-            None => part_of((0, self.window), luck) / Span::try_from(free).unwrap_or(1).max(1),
+            Some(others) if self.has_place => self.slots((others.ahead + 1).saturating_sub(free)),
+            Some(others) => part_of((0, others.window), luck) / Span::try_from(free).unwrap_or(1).max(1),
         }
     }
 
     /// Whether this process is too far away to use events in time, after it has waited for this time.
     pub(super) fn is_far(&self, waited: Span) -> bool {
-        self.overtaken >= limits::OVERTAKEN && waited > limits::LATE_AFTER
+        let overtaken = self.others.as_ref().map_or(0, |others| others.overtaken);
+        overtaken >= limits::OVERTAKEN && waited > limits::LATE_AFTER
     }
 
     fn slots(&self, number: usize) -> Span {
-        let slots = self.rivals[..number].iter().map(|rival| rival.slot);
-        slots.sum::<Span>().min(limits::SLOTS_MOST)
+        let rivals = self.others.iter().flat_map(|others| &others.rivals[..number]);
+        rivals
+            .map(|rival| rival.slot)
+            .sum::<Span>()
+            .min(limits::SLOTS_MOST)
     }
+}
 
+impl Others {
     /// This rival has not used its time slot. After several unused slots in a row it no longer counts, until it
     /// acquires the lock again.
     fn let_pass(&mut self, place: usize) {
@@ -146,7 +177,7 @@ impl Order {
 
     fn remove(&mut self, place: usize) -> Rival {
         self.active -= usize::from(place < self.active);
-        self.ahead = self.ahead.map(|ahead| ahead - usize::from(place < ahead));
+        self.ahead -= usize::from(place < self.ahead);
         self.rivals.remove(place)
     }
 }

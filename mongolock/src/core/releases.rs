@@ -305,7 +305,7 @@ impl<C: Clone> Core<C> {
         let luck = self.draw();
         let room = &mut self.rooms[key];
         (room.seen, room.looks) = (None, false);
-        let is_enough = !room.permits.is_of_lock() && room.order.active < room.permits.free();
+        let is_enough = !room.permits.is_of_lock() && room.order.active() < room.permits.free();
         room.pause_until = if is_enough {
             now
         } else {
