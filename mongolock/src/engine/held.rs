@@ -22,7 +22,7 @@ impl Step {
     fn until(&self) -> Option<Time> {
         match self {
             Self::Held { until, .. } => *until,
-            Self::Ending(How::Mark | How::Detach, until) => Some(*until),
+            Self::Ending(How::Mark | How::Detach, until, _) => Some(*until),
             _ => None,
         }
     }
@@ -319,7 +319,7 @@ impl Lease {
     /// How the holder is ending the hold, while the result is unknown.
     pub(super) fn how_it_ends(&self) -> Option<How> {
         match lock(&self.state).step {
-            Step::Ending(how, _) => Some(how),
+            Step::Ending(how, ..) => Some(how),
             _ => None,
         }
     }

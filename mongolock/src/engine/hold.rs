@@ -116,7 +116,7 @@ impl Lease {
             let (state, now) = (&mut *lock(&self.state), self.engine.now());
             if let Step::Held { until, .. } = state.step {
                 if let Some(until) = until.filter(|_| state.step.left(now) > 0) {
-                    state.step = Step::Ending(How::of(&ending), until);
+                    state.step = Step::Ending(How::of(&ending), until, None);
                 }
                 after::wake(&mut state.wakers);
             }
@@ -140,12 +140,9 @@ impl Lease {
     /// No caller will get the handle with this id, to which the hold is being detached: the lease is ended when it has
     /// the id.
     fn discard(self: &Arc<Self>, id: Arc<str>) {
-        {
-            let state = &mut *lock(&self.state);
-            if let Step::Ending(..) = state.step {
-                state.discards = Some(id);
-                return;
-            }
+        if let Step::Ending(_, _, discards) = &mut lock(&self.state).step {
+            *discards = Some(id);
+            return;
         }
         self.engine.take(self.discarded(&id));
     }

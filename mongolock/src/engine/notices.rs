@@ -93,17 +93,17 @@ impl Lease {
 
     /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
     fn ended(self: &Arc<Self>, state: &mut State, now: Time, ended: EndResult) -> Option<Event> {
-        let how = match state.step {
-            Step::Ending(how, _) => how,
+        let (how, discards) = match &mut state.step {
+            Step::Ending(how, _, discards) => (*how, discards.take()),
             Step::Lost(_) | Step::Ended(_) => return None,
-            _ => How::Mark,
+            _ => (How::Mark, None),
         };
         after::report(EngineReport::Ended(Arc::clone(self), now, how, ended.clone()));
         state.step = match ended {
             Ok(Ended::Lost) => Step::Lost(LossReason::Gone),
             ended => Step::Ended(ended),
         };
-        state.discards.take().map(|id| self.discarded(&id))
+        discards.map(|id| self.discarded(&id))
     }
 
     /// No caller has the handle of the lease with this id, to which the hold was detached.

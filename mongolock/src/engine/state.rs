@@ -164,8 +164,6 @@ pub(crate) struct Granted {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) step: Step,
-    /// The id with which the hold is being detached, if no caller will get its handle.
-    pub(super) discards: Option<Arc<str>>,
     /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
     pub(super) shields: u32,
     /// The number of commits that have begun under this hold and not ended.
@@ -192,8 +190,9 @@ pub(super) enum Step {
         /// The end of the lease at the server, even if a mark that may have been made ends it earlier for the holder.
         lasts: Time,
     },
-    /// The holder has ended the hold; the lease lasts until this time.
-    Ending(How, Time),
+    /// The holder has ended the hold; the lease lasts until this time. With the id with which the hold is being
+    /// detached, if no caller will get its handle.
+    Ending(How, Time, Option<Arc<str>>),
     Ended(EndResult),
     Lost(LossReason),
 }
