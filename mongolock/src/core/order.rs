@@ -75,7 +75,9 @@ impl Order {
         others.rivals.insert(others.active, Rival { mark, slot, passes });
         others.active += 1;
         // More that do not count make no difference.
-        others.rivals.truncate(others.active + usize::from(limits::PASSES));
+        others
+            .rivals
+            .truncate(others.active + usize::from(limits::PASSES));
         others.rival_seen = now;
         (self.alone_since, self.yields) = (now, false);
     }
