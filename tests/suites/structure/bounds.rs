@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 109),
     ("commit", 242),
     ("context", 196),
-    ("core", 3587),
+    ("core", 3589),
     ("engine", 1586),
     ("error", 907),
     ("guide", 22),
