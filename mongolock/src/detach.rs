@@ -20,9 +20,6 @@ use crate::store::{Store, millis};
 use crate::timing::{NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LeaseHandle, LockError, LockGuard, LockProvider, Permit, task, trace};
 
-/// The greatest number of repetitions of a command that has not found its lease.
-const MOST_QUESTIONS: u32 = 5;
-
 /// A hold that is detached when this is awaited; made by [`Guard::detach`].
 ///
 /// ```
@@ -356,26 +353,20 @@ impl LockProvider {
         let (store, begun) = (&self.engine.store, Instant::now());
         handle.check_home(&store.home())?;
         let mut repetitions = Repetitions::new(RELEASE_REPLY_LIMIT);
-        let (mut is_repetition, mut questions) = (false, MOST_QUESTIONS);
+        let mut is_repetition = false;
         loop {
-            let may_come_back = questions > 0 && self.engine.gives_back(handle.lock_id());
+            let may_come_back = self.engine.gives_back(handle.lock_id());
             // Its task goes on without the caller.
             let sent = task::start(command(Arc::clone(store), handle.clone()));
-            let error = match timeout(NO_REPLY, sent).await {
-                Ok(Ok(reply)) if has_found(&reply) || !may_come_back => return Ok((reply, is_repetition)),
-                Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(error),
-                Err(_) => Some(store.no_reply(request, begun.elapsed())),
+            let reply = timeout(NO_REPLY, sent).await;
+            let reply = reply.unwrap_or_else(|_| Err(store.no_reply(request, begun.elapsed())));
+            let is_final = match &reply {
+                Ok(reply) => has_found(reply) || !may_come_back,
+                Err(error) => error.meaning().is_final() || error.is_closed(),
             };
-            let Some(error) = error else {
-                questions -= 1;
-                repetitions.next().await;
-                continue;
-            };
-            is_repetition |= error.may_be_applied();
-            let is_useless = error.meaning().is_final() || error.is_closed();
-            if is_useless || !repetitions.next().await {
-                return Err(error);
+            is_repetition |= reply.as_ref().is_err_and(LockError::may_be_applied);
+            if is_final || !repetitions.next().await {
+                return reply.map(|reply| (reply, is_repetition));
             }
         }
     }
