@@ -110,6 +110,9 @@ impl ServerOptions {
         // The log is read from where the last start ended, hence --logappend.
         let fixed = "--logappend --bind_ip 127.0.0.1 --nounixsocket --wiredTigerCacheSizeGB 0.25";
         command.extend(fixed.split(' ').map(OsString::from));
+        // The server makes three files of 100 MB for its journal by default.
+        let journal = "log=(file_max=32MB,prealloc=false)";
+        command.extend(["--wiredTigerEngineConfigString", journal].map(OsString::from));
         if self.replica_set {
             let oplog = self.oplog.to_string();
             command.extend(["--replSet", SET_NAME, "--oplogSize", &oplog].map(OsString::from));
