@@ -1,7 +1,7 @@
 //! How the library starts its tasks, and how long it waits for them.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
@@ -26,9 +26,9 @@ pub(crate) fn start<T: Send + 'static>(
     async move { joined(task.await) }
 }
 
-/// The output of a future that does not wait; `None` if it does.
-pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+/// The output of a future that does not wait; `None` if it does. The future stays where it is, because that of a command is large.
+pub(crate) fn at_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }
@@ -131,7 +131,7 @@ impl Wake for ServedWaker {
 }
 
 #[cfg(test)]
-pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
+pub(crate) async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 

@@ -110,7 +110,7 @@ impl Engine {
     fn send_one(self: &Arc<Self>, command: Command) -> Option<Command> {
         let flight = SentCommand::of(&command);
         if let Some(flight) = flight.filter(|_| self.store.never_waits()) {
-            if let Some(result) = at_once(perform(&self.store, &command)) {
+            if let Some(result) = at_once(pin!(perform(&self.store, &command))) {
                 self.decide(self.ended(flight, result));
             }
             return None;
