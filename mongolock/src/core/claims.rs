@@ -22,23 +22,20 @@ pub(super) fn margin(lasts: Ms) -> Span {
 impl<C: Clone> Core<C> {
     pub(super) fn claim_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         self.note_trip(now - flight.sent);
-        let claim = &mut self.claims[key];
-        let room = claim.room;
-        let (own, seen) = (
-            claim.own_sight(reply),
-            Seen::of(reply.sight.as_ref(), self.conf.margin),
-        );
+        let (claim, margin) = (&mut self.claims[key], self.conf.margin);
+        let (room, own) = (claim.room, claim.own_sight(reply));
+        let seen = || Seen::of(reply.sight.as_ref(), margin);
         match (&mut claim.stage, own) {
             (Stage::Asking, Some((sight, last))) => self.won(now, flight, key, sight, last),
             (Stage::Asking, None) if claim.resumes.is_some() => {
                 self.resumption_missed(now, flight, key, reply);
             }
-            (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen),
+            (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen()),
             (Stage::Asking, None) => {
                 // A row that was not applied and has no document: another client has inserted the document at the same
                 // time.
                 let is_inserted = reply.sight.is_none() && reply.is_applied == Some(false);
-                if let Some(seen) = seen.or_else(|| is_inserted.then(Seen::default)) {
+                if let Some(seen) = seen().or_else(|| is_inserted.then(Seen::default)) {
                     self.missed(now, flight, room, &seen);
                 }
                 self.withdraw(room);

@@ -81,12 +81,12 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
         let (part, place) = place_of(key.index);
-        let slot = self.parts.get_mut(part)?.get_mut(place)?;
-        let value = slot.value.take_if(|_| slot.generation == key.generation)?;
+        let slot = &mut self.parts[part][place];
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
-        Some(value)
+        slot.value.take()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
