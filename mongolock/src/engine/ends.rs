@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use super::state::{Engine, Event};
 
-/// A command or the change stream, which must end exactly once for the core, also if its runtime ends: if it ends
-/// without another event, this one is applied.
+/// A command, the change stream or a shutdown, which must end exactly once for the core, also if its runtime ends or its future is
+/// dropped: if it ends without another event, this one is applied.
 pub(super) struct Ends<F: FnOnce() -> Event>(Weak<Engine>, Option<F>);
 
 impl<F: FnOnce() -> Event> Ends<F> {

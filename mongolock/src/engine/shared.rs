@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::clock::{Clock, duration};
+use super::ends::Ends;
 use super::state::{Decider, Engine, Event, Lease, SerialQueue, System};
 use crate::core::{Conf, Core, Luck, MS, Places, Time};
 use crate::home::Home;
@@ -89,8 +90,7 @@ impl Engine {
             thread,
             armed: AtomicI64::new(i64::MAX),
             rearmed: Arc::new(Notify::new()),
-            timer: Mutex::default(),
-            index_task: Mutex::default(),
+            tasks: Mutex::default(),
             commands: Mutex::new(SerialQueue::EMPTY),
             idle: Notify::new(),
             refusals: Mutex::default(),
@@ -164,7 +164,11 @@ impl Engine {
         if self.is_forked() {
             return;
         }
-        let stopping = Stopping(self);
+        // The leases and the tasks also end if this future is dropped.
+        let stopping = Ends::new(self, || {
+            self.stop();
+            Event::Shutdown { is_closed: true }
+        });
         if let Some(grace) = grace {
             self.apply(Event::Shutdown { is_closed: false });
             self.wait(grace, self.until_idle()).await;
@@ -177,7 +181,7 @@ impl Engine {
                 self.wait(Duration::from_secs(1), self.until_idle()).await;
             }
         }
-        if lock(&self.index_task).is_some() {
+        if lock(&self.tasks).index.is_some() {
             self.wait(INDEX_BUILD_LIMIT, self.store.index_checked()).await;
         }
         drop(stopping);
@@ -209,28 +213,18 @@ impl Engine {
 
     /// A call begins: the TTL index is kept from now on, if there can be one.
     pub(super) fn keep_index(&self) {
-        let index_task = &mut *lock(&self.index_task);
-        if self.store.is_on_server() && index_task.as_ref().is_none_or(JoinHandle::is_finished) {
+        let index = &mut lock(&self.tasks).index;
+        if self.store.is_on_server() && index.as_ref().is_none_or(JoinHandle::is_finished) {
             let (store, retention) = (Arc::clone(&self.store), self.config.retention);
             // It reports events: a subscriber that sleeps must not stop the thread of the provider.
-            *index_task = Some(task::spawn(async move { store.keep_index(retention).await }));
+            *index = Some(task::spawn(async move { store.keep_index(retention).await }));
         }
     }
 
     fn stop(&self) {
-        if let Some(task) = &*lock(&self.index_task) {
+        if let Some(task) = &lock(&self.tasks).index {
             task.abort();
         }
-    }
-}
-
-/// Ends the leases and the tasks of a provider if its shutdown is dropped before it is complete.
-struct Stopping<'a>(&'a Arc<Engine>);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.apply(Event::Shutdown { is_closed: true });
-        self.0.stop();
     }
 }
 

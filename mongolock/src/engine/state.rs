@@ -46,9 +46,7 @@ pub(crate) struct Engine {
     /// The time of the timer in microseconds of the clock; the greatest number if no timer is set.
     pub(super) armed: AtomicI64,
     pub(super) rearmed: Arc<Notify>,
-    pub(super) timer: Mutex<Option<JoinHandle<()>>>,
-    /// The task that keeps the TTL index. It ends with its runtime, and a later call starts it again.
-    pub(super) index_task: Mutex<Option<JoinHandle<()>>>,
+    pub(super) tasks: Mutex<Tasks>,
     /// The commands that wait to be sent.
     pub(super) commands: Mutex<SerialQueue<Command>>,
     /// Notified when nothing is held, awaited or being released.
@@ -76,6 +74,14 @@ pub(super) struct Decider {
     pub(super) warned: HashSet<Arc<str>>,
     /// The time of the last confirmed renewal.
     pub(super) renewed: Option<Time>,
+}
+
+/// The tasks of a provider. They end with their runtimes, and a later call starts them again.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub(super) timer: Option<JoinHandle<()>>,
+    /// The task that keeps the TTL index.
+    pub(super) index: Option<JoinHandle<()>>,
 }
 
 /// The operating system as the source of random numbers, so that a copied process never repeats an id.

@@ -15,7 +15,7 @@ impl Engine {
     /// A caller has a runtime: if the timer's runtime has ended, the timer continues there, and commands that had no
     /// runtime are sent.
     pub(super) fn lend_runtime(self: &Arc<Self>) {
-        let timer = &mut *lock(&self.timer);
+        let timer = &mut lock(&self.tasks).timer;
         if timer.as_ref().is_none_or(JoinHandle::is_finished) {
             let task = run(Arc::downgrade(self), Arc::clone(&self.rearmed));
             *timer = self.runtime().map(|runtime| runtime.spawn(task));
