@@ -113,7 +113,7 @@ impl<C: Clone> Core<C> {
                 return;
             };
             self.due.pop_first();
-            self.disarm(due);
+            self.due_of(due).and_then(Option::take);
             match due {
                 Due::Caller(key) => self.call_due(now, key),
                 Due::Claim(key) => self.claim_due(now, key),
