@@ -37,7 +37,7 @@ MUTANTS = [
     ("a holder relies on more than its lease", "claims.rs",
      "    lasts * MS - margin(lasts)", "    lasts * MS + margin(lasts)", "lock, lock:"),
     ("a claim is delivered to a call with other options", "claims.rs",
-     "caller.join.rules == claim.rules && ", "", "lock lock kept"),
+     "caller.rules == claim.rules && ", "", "lock lock kept"),
     ("a claim of another period is believed", "claims.rs",
      "if period.is_some_and(|period| left(period) <= now - flight.sent) {", "if false && period.is_some() {", "period"),
     ("a claim of an earlier period is believed", "claims.rs",
