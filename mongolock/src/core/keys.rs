@@ -68,3 +68,43 @@ impl Hash for Keys {
         (**self).hash(state);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::super::slab::Slab;
+    use super::*;
+
+    #[test]
+    fn they_have_the_order_of_a_queue() {
+        let (mut slab, mut keys, mut expected) = (Slab::default(), Keys::default(), VecDeque::new());
+        for step in 0_u32..5000 {
+            let drawn = step.wrapping_mul(0x9e37_79b9) >> 29;
+            let grows = step / 200 % 2 == 0;
+            match drawn {
+                0..=4 if grows => {
+                    let key = slab.insert(());
+                    expected.push_back(key);
+                    keys.push(key);
+                }
+                0..=5 => assert_eq!(keys.pop_front(), expected.pop_front()),
+                6 => {
+                    let place = step as usize % expected.len().max(1);
+                    if let Some(key) = expected.remove(place) {
+                        keys.remove(key);
+                    }
+                }
+                _ => {
+                    // A caller may come back into a queue that it was in.
+                    if let Some(key) = keys.pop_front() {
+                        assert_eq!(Some(key), expected.pop_front());
+                        expected.push_back(key);
+                        keys.push(key);
+                    }
+                }
+            }
+            assert!(keys.iter().eq(&expected), "step {step}");
+        }
+    }
+}

@@ -29,7 +29,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("guide", 22),
     ("fence", 543),
     ("handle", 185),
-    ("lock", 367),
+    ("lock", 368),
     ("name", 286),
     ("protocol", 532),
     ("provider", 260),
