@@ -59,10 +59,10 @@ const OVERLOADED: [&str; 3] = ["SystemOverloadedError", "RetryableError", "NoWri
 /// A fault of the server: what it is, how many commands it hits, and how.
 type Refused = (&'static str, u32, fn(FailPoint) -> FailPoint);
 
-/// Each class of refusals, so many times that neither the driver nor the first repetition of the library is enough.
+/// Each class of refusals, so many times that the first repetition is not enough: the driver repeats none of these commands.
 const REFUSALS: [Refused; 8] = [
-    ("a step-down", 3, |point| point.error_code(STEPPED_DOWN)),
-    ("a shutdown", 3, |point| point.error_code(91)),
+    ("a step-down", 2, |point| point.error_code(STEPPED_DOWN)),
+    ("a shutdown", 2, |point| point.error_code(91)),
     ("a missing right", 2, |point| point.error_code(13)),
     ("a code unknown to the driver", 2, |point| point.error_code(365)),
     ("a database being dropped", 2, |point| point.error_code(215)),
@@ -70,7 +70,7 @@ const REFUSALS: [Refused; 8] = [
     ("overload", 4, |point| {
         point.error_code(462).error_labels(&OVERLOADED)
     }),
-    ("a cut connection", 3, FailPoint::close_connection),
+    ("a cut connection", 2, FailPoint::close_connection),
 ];
 
 /// Writes that were executed, and which a failover could take back.
