@@ -52,6 +52,8 @@ async fn an_arbiter_and_one_of_two_members() {
     let set = Set::start("arbiter", &[doc! {}, doc! {}, doc! { "arbiterOnly": true }]).await;
     must(set.node(1).kill().await);
     until_down(&set, 1).await;
+    // The write of doctor changes nothing, and what was written before is confirmed.
+    write(&set).await;
     let uri = format!("mongodb://{}/?replicaSet=arbiter", set.address(0));
     let there = "majority (2 members); 1 of 3 is there";
     let out = assert_wrong(&db, &uri, "write concern", there);
