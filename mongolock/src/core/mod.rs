@@ -66,7 +66,8 @@ use limits::AT_ONCE;
 use state::{Closing, Due, End, Phase, Stage};
 
 impl<C: Clone> Core<C> {
-    /// Takes an event. A call that waits gets a key.
+    /// Runs the timers that are due, then the event, and then sends as many commands as may be in flight. A call that waits gets
+    /// a key.
     pub(crate) fn handle(&mut self, now: Time, luck: &mut dyn Luck, event: Event<C>) -> Option<Key> {
         self.luck = luck.chance();
         self.tick(now);

@@ -10,6 +10,7 @@ use super::time::Time;
 use crate::protocol::{Reply, RowOrder};
 
 impl<C: Clone> Core<C> {
+    /// A command has ended: each of its claims gets its reply.
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {
         if let Some((flight, replies)) = self.replies_of(now, key, result) {
             let is_missed = |core: &Self, key: Key, reply: &Reply| {

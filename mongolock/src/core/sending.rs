@@ -205,7 +205,7 @@ impl<C: Clone> Core<C> {
         Some(Row { name, when, then })
     }
 
-    /// The name of the document of a claim.
+    /// The name of the document of a claim. The name of a room of permits ends with the separator.
     pub(super) fn document_of(&self, claim: &Claim) -> Name {
         let name = &self.rooms[claim.room].name;
         match claim.permit {

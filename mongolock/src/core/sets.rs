@@ -6,7 +6,7 @@ use super::state::{Core, Stage};
 use super::time::{MS, Time};
 
 impl<C: Clone> Core<C> {
-    /// The first caller of its room gets the claim.
+    /// The first caller of its room gets the claim. With its last claim it is told that it has its hold.
     pub(super) fn deliver(&mut self, now: Time, key: Key) {
         let room = self.claims[key].room;
         let Some(first) = self.rooms[room].queue.pop_front() else {
