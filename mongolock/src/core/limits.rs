@@ -14,9 +14,12 @@ pub(crate) const SLOW: Span = 500 * MS;
 /// For a slow server the same limit is the time of this number of commands.
 pub(super) const LIMIT_TRIPS: Span = 5;
 
-/// The shortest time limit of a claim whose caller has a deadline, and of a renewal: a shorter one would end normal
-/// commands.
+/// The shortest time limit of a claim whose caller has a deadline, and of a renewal unless a quarter of its lease is
+/// shorter: a shorter one would end normal commands.
 pub(super) const LIMIT_LEAST: Span = 200 * MS;
+
+/// The greatest number of copies of a claim in flight: if no task of the engine runs, none of them ends.
+pub(super) const COPIES: u8 = 3;
 
 /// After this time a command without a reply no longer counts as in flight: its connection is dead, or its document is
 /// blocked.

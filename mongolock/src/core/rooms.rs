@@ -3,7 +3,7 @@
 
 use super::event::{Join, Lane, Rules, Wanted};
 use super::keys::Keys;
-use super::limits::{LINGER, LINGER_LISTENING};
+use super::limits::{COPIES, LINGER, LINGER_LISTENING};
 use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::{Caller, Claim, Core, Due, Room};
@@ -229,7 +229,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn send_copy(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         let is_next = claim.resumes.is_some() || self.is_next(claim.room);
-        let may_be_sent = !claim.waits_in(Lane::Claims) && is_next;
+        let may_be_sent = claim.flights < COPIES && !claim.waits_in(Lane::Claims) && is_next;
         if may_be_sent && claim.again_at <= now {
             self.go_apart(Lane::Claims, RowOrder::Each, vec![key]);
         }

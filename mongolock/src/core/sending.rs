@@ -11,6 +11,12 @@ use crate::protocol::text::owner;
 use crate::protocol::{Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, When};
 use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
+/// The time limit of a renewal. If a document blocks it, enough of the lease is left to renew the others twice.
+fn renewal_limit(expiry: Ms) -> Span {
+    let least = limits::LIMIT_LEAST.min(expiry * MS / 4);
+    (expiry * MS / limits::RENEWAL_LIMIT_PART).max(least)
+}
+
 impl<C: Clone> Core<C> {
     /// Puts the claim into this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
@@ -196,8 +202,7 @@ impl<C: Clone> Core<C> {
             Lane::Renewals => {
                 claim.lease?;
                 let expiry = claim.rules.expiry;
-                let limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).max(limits::LIMIT_LEAST);
-                flight.limit = flight.limit.min(limit);
+                flight.limit = flight.limit.min(renewal_limit(expiry));
                 (claim.runs()?, Then::Renew { expiry })
             }
         };
@@ -238,7 +243,9 @@ impl<C: Clone> Core<C> {
         if let Some(deadline) = caller.deadline() {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
         }
-        if claim.flights > 0 || claim.permit.is_some() && caller.width > 1 {
+        // A claim that a slow majority has not confirmed gets the longer time.
+        let may_be_another = claim.permit.is_some() && caller.width > 1 && claim.unclear_until.is_none();
+        if claim.flights > 0 || may_be_another {
             *limit = (*limit).min(short_limit);
         }
         let kind = match () {
@@ -301,5 +308,20 @@ impl Claim {
     fn runs(&self) -> Option<When> {
         let (id, token, runs) = (self.id.clone()?, Some(self.last), Some(0));
         Some(When::Own { id, token, runs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims::relied_on;
+    use super::*;
+
+    /// A group with a blocked document is divided once before each renewal is sent alone.
+    #[test]
+    fn two_blocked_renewals_leave_time_for_a_third() {
+        for expiry in [100, 150, 231, 300, 600, 612, 1_000, 1_200, 2_000, 30_000] {
+            let third = expiry * MS / 3 + 2 * renewal_limit(expiry);
+            assert!(third < relied_on(expiry), "{expiry} ms");
+        }
     }
 }

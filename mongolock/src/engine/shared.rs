@@ -166,6 +166,8 @@ impl Engine {
         }
         // The leases and the tasks also end if this future is dropped.
         let stopping = Ends::new(self, || {
+            // A call that begins while others end starts the tasks again.
+            self.apply(Event::Shutdown { is_closed: true });
             self.stop();
             Event::Shutdown { is_closed: true }
         });
