@@ -34,6 +34,8 @@ MUTANTS = [
      "until: flight.sent + relied_on(left),", "until: now + relied_on(left),", "lock-short"),
     ("a renewal counts from its reply", "leases.rs",
      "lease.until.max(flight.sent + relied_on(rules.expiry))", "lease.until.max(now + relied_on(rules.expiry))", "lock-short: late*4"),
+    ("a shutdown loses a claim that another loss has removed", "leases.rs",
+     "self.claims.get_mut(key).filter(|claim| claim.is_held());", "Some(&mut self.claims[key]).filter(|claim| claim.is_held());", "ab, b: shutdown"),
     ("a holder relies on more than its lease", "claims.rs",
      "    lasts * MS - margin(lasts)", "    lasts * MS + margin(lasts)", "lock, lock:"),
     ("a claim is delivered to a call with other options", "claims.rs",

@@ -49,8 +49,9 @@ impl<C: Clone> Core<C> {
     /// The lease ends before its holder ends the hold. A transaction that may mark the work must end first, but the
     /// next call does not wait for it.
     pub(super) fn lose(&mut self, now: Time, key: Key, loss: LossReason) {
-        let claim = &mut self.claims[key];
-        let Some(lease) = claim.lease.filter(|_| claim.is_held()) else {
+        // A shutdown loses all claims, and a set that loses one of them gives up others.
+        let held = self.claims.get_mut(key).filter(|claim| claim.is_held());
+        let Some((claim, lease)) = held.and_then(|claim| claim.lease.map(|lease| (claim, lease))) else {
             return;
         };
         let may_last = lease.may_last || claim.may_come() || self.conf.margin > 0;

@@ -172,7 +172,7 @@ impl List {
     }
 
     fn shutdowns(&mut self) {
-        let processes = "lock lock, lock | ab ab, ab | permit2 permit2, permit2 | kept kept, kept | \
+        let processes = "lock lock, lock | ab ab, ab | ab, b | permit2 permit2, permit2 | kept kept, kept | \
             detach resume, resume";
         let faults = "shutdown | shutdown lost | shutdown unclear | shutdown late*2 | shutdown cancel | \
             shutdown rejected*2";

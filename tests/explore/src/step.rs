@@ -27,6 +27,7 @@ pub(crate) enum Step {
     CloseStream(usize),
     /// The server has no change streams.
     RefuseStream(usize),
+    Drain(usize),
     ShutDown(usize),
     Crash(usize),
     /// An operator releases one of the locks.
@@ -170,6 +171,7 @@ impl World<'_> {
             steps.push(Step::Crash(number));
         }
         if self.left.shutdowns > 0 && has_begun && process.phase < Phase::Closed {
+            steps.extend((process.phase < Phase::Draining).then_some(Step::Drain(number)));
             steps.push(Step::ShutDown(number));
         }
     }
@@ -242,7 +244,8 @@ impl World<'_> {
                     self.close_stream(message.process, stream, true);
                 }
             }
-            Step::ShutDown(number) => self.shut_down(number),
+            Step::Drain(number) => self.shut_down(number, false),
+            Step::ShutDown(number) => self.shut_down(number, true),
             Step::Crash(number) => {
                 self.left.crashes -= 1;
                 self.crash(number);
@@ -312,10 +315,8 @@ impl World<'_> {
         self.network.push(failed);
     }
 
-    fn shut_down(&mut self, number: usize) {
-        let process = self.process(number);
-        let is_closed = process.phase == Phase::Draining;
-        process.phase = if is_closed { Phase::Closed } else { Phase::Draining };
+    fn shut_down(&mut self, number: usize, is_closed: bool) {
+        self.process(number).phase = if is_closed { Phase::Closed } else { Phase::Draining };
         self.left.shutdowns -= u16::from(is_closed);
         self.feed(number, Event::Shutdown { is_closed });
         let holds_any = self.processes[number].holds().next().is_some() && !self.transactions_of(number);

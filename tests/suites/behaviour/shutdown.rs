@@ -16,6 +16,7 @@ conformance!(
     bodies_end_within_the_grace_period,
     work_beyond_the_grace_period_is_cut,
     a_shutdown_ends_a_grace_period,
+    a_call_with_some_of_its_locks_is_refused_and_leaves_none,
 );
 
 /// A grace period that no test lets pass.
@@ -110,6 +111,21 @@ async fn work_beyond_the_grace_period_is_cut(fixture: Fixture) {
     for name in ["outer", "guarded"] {
         let is_free = fixture.is_free(name).await;
         assert!(is_free, "it is released at the server when the shutdown returns");
+    }
+}
+
+/// The call has `a` and waits for `b`.
+async fn a_call_with_some_of_its_locks_is_refused_and_leaves_none(fixture: Fixture) {
+    let rival = fixture.rival().lock("b").await.unwrap();
+    let waiter = tokio::spawn(fixture.provider.lock_all(["a", "b"]).acquire());
+    let admin = fixture.rival().admin();
+    until("the first lock", async || admin.get("a").await.unwrap().is_some()).await;
+    let shut_down = timeout(AMPLE, fixture.provider.shutdown()).await;
+    shut_down.expect("the shutdown ends");
+    assert!(is_shut_down(&waiter.await.unwrap()));
+    rival.release().await.unwrap();
+    for name in ["a", "b"] {
+        assert!(fixture.is_free(name).await, "{name}");
     }
 }
 
