@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use mongodb::Client;
@@ -110,9 +111,14 @@ impl Node {
         Ok(())
     }
 
-    /// Stops the process (SIGSTOP): its connections stay open and silent.
+    /// Stops the process (SIGSTOP): its connections stay open and silent. On a busy machine its threads go on for a while after
+    /// the signal. This returns when all of them are stopped.
     pub fn stop(&self) -> Result<(), SupportError> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        while self.pid().is_some_and(has_running_thread) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Continues the process after [`stop`](Self::stop) (SIGCONT).
@@ -225,4 +231,16 @@ pub(crate) async fn run_admin(uri: &str, command: Document) -> Result<Document, 
     let answer = client.database("admin").run_command(command).await;
     close(client).await;
     answer.map_err(SupportError::at(name))
+}
+
+/// Whether a thread of the process is not stopped.
+fn has_running_thread(pid: u32) -> bool {
+    let Ok(mut threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads.any(|thread| {
+        let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+        // The state follows the name, which is in parentheses.
+        stat.is_ok_and(|stat| !stat.contains(") T "))
+    })
 }
