@@ -112,10 +112,11 @@ async fn rejected(part: f64, expiry: Duration, time: Duration) {
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 
-/// For longer than a lease lasts. On a slow machine the first renewals are late by seconds.
+/// For longer than a lease lasts. A renewal is repeated eight times a second, which is about 85 times before the lease ends: that all
+/// of them are rejected happens once in some thousand runs.
 #[tokio::test]
 async fn leases_last_while_most_commands_are_rejected() {
-    rejected(0.9, Duration::from_secs(10), Duration::from_secs(15)).await;
+    rejected(0.9, Duration::from_secs(16), Duration::from_secs(17)).await;
 }
 
 /// For half of a lease, of which up to a third is over by then.
