@@ -48,8 +48,7 @@ impl Deployment {
 }
 
 /// The servers that a test process starts at most for databases of its tests. A server has one fail point, and the tests
-/// that want it wait for each other: with five servers hardly a test waits, and with two the suite `faults` takes a quarter
-/// longer.
+/// that want it wait for each other: with five servers one test of `faults` took as long as the whole suite.
 const SERVERS: usize = 8;
 
 /// The shared MongoDB server of this test process. The first test that calls this function starts it; it ends with the
