@@ -9,7 +9,7 @@ use crate::options::not_once;
 use crate::{FencingToken, LockError, permit_id};
 
 /// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The locks of a set are released
-/// with one command. If one of them is lost, all are lost. Its methods are those of [`Guard`].
+/// together. If one of them is lost, all are lost. Its methods are those of [`Guard`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

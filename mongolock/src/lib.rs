@@ -105,14 +105,12 @@ mod health;
 mod home;
 mod leader;
 mod lock;
-mod lock_id;
 mod meter;
 mod name;
 mod one_line;
 mod opaque;
 mod options;
 mod output;
-mod permit_id;
 mod probe;
 mod protocol;
 mod provider;
@@ -128,6 +126,8 @@ mod trace;
 
 #[doc(hidden)]
 pub mod attribute;
+
+use protocol::{permit_id, text as lock_id};
 
 pub use admin::{ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream};
 pub use context::LockContext;

@@ -34,8 +34,8 @@ const RUNTIME_LAYERS: [&str; 7] = [
     "engine",
     "probe home",
     "store",
-    "error duration token handle output name permit_id one_line opaque options backoff few sync task meter trace",
-    "lock_id core",
+    "error duration token handle output name one_line opaque options backoff few sync task meter trace",
+    "core",
     "protocol timing",
 ];
 

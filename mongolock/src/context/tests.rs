@@ -2,8 +2,10 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::core::Event;
 use crate::few::Few;
 use crate::{DistributedLock, LockProvider};
 
@@ -126,4 +128,27 @@ async fn an_ended_call_is_seen_in_its_own_scope_only() {
     assert!(matches!(direct, Err(LockError::Lost { .. })));
     let deeper = inner.run(async |_| token_within(&ended).await);
     assert!(context.scope(deeper).await.unwrap() > token);
+}
+
+/// Whoever waits for a loss does not wait for a transaction that marks the work.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_during_a_commit_wakes_those_who_wait_for_its_loss() {
+    let guard = short().lock("commits").once().await.unwrap();
+    let lease = guard.lease();
+    let (hold, marks) = (lease.granted().hold, true);
+    lease.commit_begins();
+    lease.engine.apply(Event::CommitBegins { hold, marks });
+    let begun = Instant::now();
+    timeout(Duration::from_secs(60), guard.lost()).await.unwrap();
+    assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(!lease.is_lost(), "the commit may still succeed");
+
+    lease.commit_ends(Some(false), marks);
+    lease.engine.apply(Event::CommitEnds {
+        hold,
+        marks,
+        was_made: Some(false),
+        awaited: None,
+    });
+    assert!(lease.is_lost());
 }

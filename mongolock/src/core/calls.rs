@@ -201,14 +201,6 @@ impl<C: Clone> Core<C> {
         let is_new = |caller: &Caller<C>| caller.join.is_try && caller.after >= room.asked_by;
         self.asking > 0 && room.queue.iter().any(|caller| is_new(&self.callers[*caller]))
     }
-
-    /// Another claim has the lock, so the first caller has waited for another holder. The callers behind it wait in any
-    /// case.
-    pub(super) fn first_waits(&mut self, room: Key) {
-        if let Some(first) = self.rooms[room].queue.first() {
-            self.callers[*first].has_waited = true;
-        }
-    }
 }
 
 impl<C> Caller<C> {

@@ -58,6 +58,8 @@ impl<C: Clone> Core<C> {
         if claim.commits.open > 0 && claim.commits.marks {
             claim.commits.postponed.get_or_insert(Postponed::Loss(loss));
             let room = claim.room;
+            // Those who wait for the end of the lease do not wait for the transaction.
+            self.notify_extended(key);
             self.pass_turn(now, room, key);
             return self.touch(now, room);
         }

@@ -14,7 +14,7 @@
 //! | callers that wait, and why they fail | `calls.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
 //! | the change stream | `stream.rs` |
-//! | the replies to claims and to releases | `claims.rs` |
+//! | claims that win, and the replies to releases | `claims.rs` |
 //! | leases: renewal, loss | `leases.rs` |
 //! | the end of a hold: hand-over, release, mark, detachment; releases of claims that may be late | `releases.rs`, `once.rs` |
 //! | resumption | `resuming.rs` |

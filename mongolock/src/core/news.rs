@@ -5,12 +5,11 @@ use super::lanes::Flight;
 use super::limits;
 use super::order::{Mark, part_of};
 use super::permit_list::PermitState;
-use super::permits::parts;
 use super::slab::Key;
 use super::state::Core;
 use super::time::{MS, Span, Time};
 use crate::protocol::text::is_claim;
-use crate::protocol::{Id, Ms, News, Value};
+use crate::protocol::{Id, Ms, News, Value, permit_id};
 
 /// The mark of the provider that has made this id, and the time slot that it needs; `None` if the id does not say which
 /// claim acquired the lock last. All other programs count as one provider.
@@ -81,6 +80,14 @@ impl<C: Clone> Core<C> {
         self.listen(now, key);
     }
 
+    /// Another claim has the lock, so the first caller has waited for another holder. The callers behind it wait in any
+    /// case.
+    fn first_waits(&mut self, room: Key) {
+        if let Some(first) = self.rooms[room].queue.first() {
+            self.callers[*first].has_waited = true;
+        }
+    }
+
     /// The time for which the first call of a room has waited.
     pub(super) fn waited(&self, now: Time, key: Key) -> Span {
         self.first(&self.rooms[key])
@@ -133,10 +140,10 @@ impl<C: Clone> Core<C> {
     /// The change stream reports a change of a lock. It changes when a call asks and, after an acquisition, the order
     /// between processes.
     pub(super) fn news(&mut self, now: Time, news: &News) {
-        let (name, number) = parts(&news.name);
-        let Some(key) = self.names.get(name).copied() else {
+        let Some(key) = self.names.get(permit_id::awaited(&news.name)).copied() else {
             return;
         };
+        let number = permit_id::number(&news.name);
         let sight = news.sight.as_ref();
         let Some(seen) = Seen::of(sight, self.conf.margin) else {
             return self.freed(now, key, number);
@@ -250,9 +257,7 @@ mod tests {
         for kind in [IdKind::Single, IdKind::Set, IdKind::Permit] {
             assert_eq!(of_kind(kind), Some((Some(mark), 9 * MS)), "{kind:?}");
         }
-        for kind in [IdKind::Resumed, IdKind::ResumedSet] {
-            assert_eq!(of_kind(kind), None, "{kind:?}");
-        }
+        assert_eq!(of_kind(IdKind::Resumed), None);
         for is_of_set in [false, true] {
             assert_eq!(rival(&Id::of_handle("a handle", is_of_set).text("anna")), None);
         }

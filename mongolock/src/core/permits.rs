@@ -8,24 +8,13 @@ use super::permit_list::PermitState;
 use super::slab::Key;
 use super::state::Core;
 use super::time::Time;
-use crate::protocol::Name;
-
-/// The character between the name of a semaphore and the number of a permit. A name that ends with it means all
-/// permits.
-pub(super) const SEPARATOR: char = '\u{1f}';
-
-/// For a permit the name that means all permits of its semaphore, and its number; for any other lock its name.
-pub(super) fn parts(name: &str) -> (&str, Option<u32>) {
-    let end = name.rfind(SEPARATOR).map(|at| at + SEPARATOR.len_utf8());
-    let found = end.and_then(|end| Some((&name[..end], name[end..].parse().ok()?)));
-    found.map_or((name, None), |(all, number)| (all, Some(number)))
-}
+use crate::protocol::{Name, permit_id};
 
 impl<C: Clone> Core<C> {
     /// The room of a document, and the number of the permit that it is.
     pub(super) fn room_of_document(&mut self, name: &Name) -> (Key, Option<u32>) {
-        let (name, number) = parts(name);
-        (self.room_of(name.into()), number)
+        let room = self.room_of(permit_id::awaited(name).into());
+        (room, permit_id::number(name))
     }
 
     /// Another claim has the permit, or its document is blocked.

@@ -1,12 +1,12 @@
-//! The end of a command: its replies are given to their claims, and rows that have failed together are sent separately.
+//! The end of a command: what its replies say of their claims. Rows that have failed together are sent separately.
 
-use super::event::{Effect, FailedCommand, Fault, FaultKind, Lane, Report, Saw};
+use super::event::{Effect, FailedCommand, Fault, FaultKind, Lane, LossReason, Report, Saw, Seen};
 use super::lanes::{Flight, LANES};
-use super::limits::{LANE_PAUSES, PAUSE, RENEWALS_APART};
+use super::limits::{FIRST_TRIPS, LANE_PAUSES, PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
 use super::state::{Core, Stage};
-use super::time::Time;
+use super::time::{MS, Span, Time};
 use crate::protocol::{Reply, RowOrder};
 
 impl<C: Clone> Core<C> {
@@ -63,6 +63,65 @@ impl<C: Clone> Core<C> {
         }
         self.claim_due(now, key);
         self.touch(now, room);
+    }
+
+    fn claim_replied(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
+        self.note_trip(now - flight.sent);
+        let (claim, margin) = (&mut self.claims[key], self.conf.margin);
+        let (room, own) = (claim.room, claim.own_sight(reply));
+        let seen = || Seen::of(reply.sight.as_ref(), margin);
+        match (&mut claim.stage, own) {
+            (Stage::Asking, Some((sight, last))) => self.won(now, flight, key, sight, last),
+            (Stage::Asking, None) if claim.resumes.is_some() => {
+                self.resumption_missed(now, flight, key, reply);
+            }
+            (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen()),
+            (Stage::Asking, None) => {
+                // A row that was not applied and has no document: another client has inserted the document at the same
+                // time.
+                let is_inserted = reply.sight.is_none() && reply.is_applied == Some(false);
+                if let Some(seen) = seen().or_else(|| is_inserted.then(Seen::default)) {
+                    self.missed(now, flight, room, &seen);
+                }
+                self.withdraw(room);
+            }
+            // An operator has released the lock, and a late copy of the claim has acquired it again, with other tokens.
+            (Stage::Held, Some((_, last))) if last > claim.last => self.lose(now, key, LossReason::Gone),
+            (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
+            (Stage::Released, Some(_)) => self.release(now, key, None),
+            _ => {}
+        }
+    }
+
+    fn claim_failed(&mut self, now: Time, flight: &Flight, key: Key, fault: &Fault) {
+        let claim = &self.claims[key];
+        match claim.stage {
+            Stage::Asking if claim.resumes.is_some() => self.resumption_failed(now, key, fault),
+            Stage::Asking => {
+                let (room, is_of_permit) = (claim.room, claim.permit.is_some());
+                self.note_fault(now, room, fault);
+                // Another permit may be free whose document is not blocked. A claim that asks beside the turn does not
+                // ask twice.
+                let asks_for_another = fault.kind == FaultKind::Blocked || self.rooms[room].turn != Some(key);
+                if !is_of_permit {
+                    self.withdraw(room);
+                } else if asks_for_another {
+                    self.permit_missed(now, flight, key, None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Updates the estimated time of a command. A single slow reply changes it little. Of the first replies the fastest
+    /// counts, because the first ones include the time to open a connection.
+    fn note_trip(&mut self, took: Span) {
+        match self.trips {
+            0 => self.trip = took,
+            1..FIRST_TRIPS => self.trip = self.trip.min(took),
+            _ => self.trip += (took - self.trip).min(self.trip.max(MS)) / 8,
+        }
+        self.trips = (self.trips + 1).min(FIRST_TRIPS);
     }
 
     pub(super) fn looked(&mut self, now: Time, key: Key, result: Result<Vec<Saw>, Fault>) {

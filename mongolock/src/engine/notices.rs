@@ -65,9 +65,12 @@ impl Lease {
     }
 
     fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time) {
+        if end <= now {
+            after::wake(&mut state.wakers);
+        }
         match &mut state.step {
             // The holder has noticed the end before the core.
-            Step::Held { until: None, .. } => {
+            Step::Held { until: None, .. } if end > now => {
                 after::wake(&mut state.wakers);
                 self.lose(state, now, LossReason::Expired);
             }

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::lock_id;
 use crate::options::Once;
+use crate::protocol::Id;
 
 fn handle(ids: &[&str], title: usize) -> LeaseHandle {
     LeaseHandle::new(Detached {
@@ -45,8 +45,9 @@ fn a_handle_is_read_as_it_was_written() {
         let json = serde_json::to_string(&handle).unwrap();
         assert_eq!(json, format!("\"{}\"", handle.text()));
         assert_eq!(serde_json::from_str::<LeaseHandle>(&json).unwrap(), handle);
-        assert!(lock_id::is_detached(handle.lock_id()));
-        assert_eq!(lock_id::is_set(handle.lock_id()), handle.lease().ids.len() > 1);
+        let id = Id::parse(handle.lock_id()).unwrap();
+        assert!(id.is_detached());
+        assert_eq!(id.is_of_detached_set(), handle.lease().ids.len() > 1);
     }
 }
 

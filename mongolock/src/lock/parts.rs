@@ -49,6 +49,15 @@ impl Parts {
         self.leases().try_for_each(|lease| lease.ensure_held())
     }
 
+    /// What the call waits for; `None` if one of the leases ends before.
+    async fn unless_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            value = awaited => Some(value),
+            () = Lease::until_one_over(self.leases()) => None,
+        }
+    }
+
     /// The inner turns of the enclosing calls: calls that join one of their leases run one at a time, whichever of its names they need.
     /// Without waiting, an occupied turn is an error.
     async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
@@ -57,11 +66,10 @@ impl Parts {
             let inner_calls = outer.inner_calls();
             let turn = match on_busy {
                 OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-                OnBusy::Wait => tokio::select! {
-                    biased;
-                    turn = inner_calls.acquire_owned() => turn.ok(),
-                    () = Lease::until_one_over(self.leases()) => None,
-                },
+                OnBusy::Wait => self
+                    .unless_over(inner_calls.acquire_owned())
+                    .await
+                    .and_then(Result::ok),
             };
             // A hold may have ended during the wait for another inner call.
             self.ensure_held()?;
@@ -108,11 +116,7 @@ impl<K: LockKind> Lock<K> {
         let mut own = None;
         if !parts.rest.is_empty() {
             let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;
-            own = tokio::select! {
-                biased;
-                hold = acquiring => Some(hold?),
-                () = Lease::until_one_over(parts.leases()) => None,
-            };
+            own = parts.unless_over(acquiring).await.transpose()?;
             parts.ensure_held()?;
         }
         let context = parts.context(&self.target, own.as_ref().map(Hold::lease));

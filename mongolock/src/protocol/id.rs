@@ -31,13 +31,11 @@ pub(crate) struct Id([u8; 16]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum IdKind {
     Single = 0,
-    /// The claims of a set, which all have the same id.
+    /// A claim of a set, or the id that all names of a detached set have.
     Set = 1,
     Permit = 2,
     /// The claim that has resumed a detached lease.
     Resumed = 3,
-    /// The claims that have resumed the detached leases of a set.
-    ResumedSet = 4,
 }
 
 impl Id {
@@ -110,14 +108,14 @@ impl Id {
         self.0[6] >> 4 == DETACHED
     }
 
-    /// Whether all names of a set have it.
-    pub(crate) fn is_of_set(self) -> bool {
-        self.is_one_of([IdKind::Set, IdKind::ResumedSet])
+    /// Whether all names of a detached set have it.
+    pub(crate) fn is_of_detached_set(self) -> bool {
+        self.is_detached() && self.is_of(IdKind::Set)
     }
 
     /// Whether a detached lease was resumed with it.
     pub(crate) fn is_resumed(self) -> bool {
-        !self.is_detached() && self.is_one_of([IdKind::Resumed, IdKind::ResumedSet])
+        !self.is_detached() && self.is_of(IdKind::Resumed)
     }
 
     /// Whether the id shows that a lease was detached or resumed, so that its appearance is not an acquisition.
@@ -125,8 +123,8 @@ impl Id {
         self.is_detached() || self.is_resumed()
     }
 
-    fn is_one_of(self, kinds: [IdKind; 2]) -> bool {
-        kinds.iter().any(|kind| *kind as u8 == self.0[6] & 0xf)
+    fn is_of(self, kind: IdKind) -> bool {
+        self.0[6] & 0xf == kind as u8
     }
 }
 
@@ -138,16 +136,9 @@ mod tests {
 
     #[test]
     fn an_id_keeps_what_it_was_made_of_and_no_two_are_alike() {
-        // Each kind with whether it is that of a set, and that of a resumed lease.
-        let kinds = [
-            (IdKind::Single, false, false),
-            (IdKind::Set, true, false),
-            (IdKind::Permit, false, false),
-            (IdKind::Resumed, false, true),
-            (IdKind::ResumedSet, true, true),
-        ];
+        let kinds = [IdKind::Single, IdKind::Set, IdKind::Permit, IdKind::Resumed];
         let mut ids = HashSet::new();
-        for (kind, is_of_set, is_resumed) in kinds.into_iter().cycle().take(1000) {
+        for kind in kinds.into_iter().cycle().take(1000) {
             let id = Id::new([1, 2, 3, 4, 5, 6], kind, 25);
             let text = id.text("a#b");
             assert!(text.starts_with("a#b#01020304-0506-4"), "{text}");
@@ -157,9 +148,9 @@ mod tests {
             let uuid = Uuid::from_bytes(id.0);
             assert_eq!(uuid.get_version_num(), 4);
             assert_eq!(uuid.get_variant(), uuid::Variant::RFC4122);
-            assert_eq!((id.is_of_set(), id.is_resumed()), (is_of_set, is_resumed));
-            assert_eq!(id.has_changed_hands(), is_resumed);
-            assert!(!id.is_detached() && ids.insert(id));
+            assert_eq!(id.is_resumed(), kind == IdKind::Resumed);
+            assert_eq!(id.has_changed_hands(), id.is_resumed());
+            assert!(!id.is_detached() && !id.is_of_detached_set() && ids.insert(id));
         }
     }
 
@@ -172,7 +163,7 @@ mod tests {
             for is_of_set in [false, true] {
                 let id = Id::of_handle(&number.to_string(), is_of_set);
                 assert!(id.is_detached() && id.has_changed_hands() && !id.is_resumed());
-                assert_eq!(id.is_of_set(), is_of_set);
+                assert_eq!(id.is_of_detached_set(), is_of_set);
                 assert_eq!(Id::parse(&id.text("host#1")), Some(id));
             }
         }

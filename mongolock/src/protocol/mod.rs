@@ -6,6 +6,7 @@
 mod apply;
 mod document;
 mod id;
+pub(crate) mod permit_id;
 mod row;
 mod sight;
 pub(crate) mod text;

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::error::unfit;
 use crate::duration::{as_seconds, from_millis, millis};
-use crate::protocol::{Sight, Value};
+use crate::protocol::{Id, Sight, Value};
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
 /// The beginning of the year 0 in milliseconds since 1970: RFC 3339 has no earlier time.
@@ -122,7 +122,7 @@ pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
         name: permit_id::name(name).to_owned(),
         permit: permit_id::number(name),
         owner: lock_id::owner(taken_by).map(str::to_owned),
-        detached: lock_id::is_detached(taken_by),
+        detached: Id::parse(taken_by).is_some_and(Id::is_detached),
         state: match (taken_by, sight.left().unwrap_or_default()) {
             ("", _) => LockState::Released,
             (id, ..=0) if lock_id::is_mark(id) => LockState::Released,

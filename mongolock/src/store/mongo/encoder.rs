@@ -6,8 +6,8 @@ mod tests;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::fields::bson;
-use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
-use crate::protocol::{LATE_COMMAND, LONGEST, LockId, Ms, Row, RowOrder, Then, Until, Value, When};
+use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
+use crate::protocol::{Id, LATE_COMMAND, LONGEST, LockId, Ms, Row, RowOrder, Then, Until, Value, When};
 
 /// Encodes commands with one clock: that of the server, or a literal date.
 pub(in crate::store) struct Encoder {
@@ -273,10 +273,10 @@ impl Encoder {
 }
 
 /// What rows have in common that become one statement: the change, whether there are tokens, the margin, and the id of a
-/// set.
+/// detached set.
 type Shared<'a> = (&'a Then, bool, Option<Ms>, Option<&'a LockId>);
 
-/// What a renewal or a release shares with others. The rows of a set have one id, which is not mixed with others. A
+/// What a renewal or a release shares with others. The names of a detached set have one id, which is not mixed with others. A
 /// statement matches each of its documents with any of its ids and tokens: claims of the same millisecond can have equal
 /// tokens, and an array that contains an id counts as the id.
 fn shared(row: &Row) -> Option<Shared<'_>> {
@@ -284,7 +284,7 @@ fn shared(row: &Row) -> Option<Shared<'_>> {
         return None;
     };
     let is_shared = matches!(row.then, Then::Renew { .. } | Then::End { .. });
-    let of_set = lock_id::is_set(id).then_some(id);
+    let of_set = Id::parse(id).is_some_and(Id::is_of_detached_set).then_some(id);
     is_shared.then_some((&row.then, token.is_some(), *runs, of_set))
 }
 
@@ -327,7 +327,7 @@ pub(in crate::store) fn is_sound() -> Document {
     doc! { "$and": types.map(|(field, wanted)| is_type(field, wanted)).to_vec() }
 }
 
-/// Whether the `lockId` is that of a claim, by the rule of [`lock_id::is_claim`]. An id that is no string belongs to none.
+/// Whether the `lockId` is that of a claim, by the rule of [`lock_id::is_claim`](crate::lock_id::is_claim). An id that is no string belongs to none.
 fn is_claimed() -> Document {
     let id = doc! { "$cond": [is_type("$lockId", "string"), "$lockId", ""] };
     // `$indexOfBytes` compares bytes, whatever the collation of the collection is.

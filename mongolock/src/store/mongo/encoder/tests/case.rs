@@ -11,7 +11,7 @@ use super::draw::{
     GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, pick_kind, row, seed, time,
 };
 use crate::error::driver_text::code;
-use crate::protocol::{Document as Fields, IdKind, Ms, Row, RowOrder, Sight, apply};
+use crate::protocol::{Document as Fields, Id, IdKind, Ms, Row, RowOrder, Sight, apply};
 use crate::store::mongo::encoder::Encoder;
 use crate::store::mongo::fields::{bson, sight};
 
@@ -65,7 +65,8 @@ impl Case {
     pub(super) fn group(kind: usize, number: usize, rng: &mut Rng) -> Self {
         let (group_kind, order, row_kinds) = GROUPS[kind];
         let now = time(rng);
-        let (set, alike) = (new_id(IdKind::Set, rng), rng.fork());
+        let of_set = Id::of_handle(&rng.u64(..).to_string(), true);
+        let (set, alike) = (of_set.text("web-1:22"), rng.fork());
         let (mut rows, mut documents) = (Vec::new(), Vec::new());
         for index in 0..rng.usize(1..9) {
             let row_kind = pick_kind(rng, row_kinds);

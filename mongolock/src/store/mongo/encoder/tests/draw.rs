@@ -7,7 +7,6 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, bson, doc};
 use uuid::Uuid;
 
-use crate::lock_id::is_set;
 use crate::protocol::text::{kept_of, mark_of};
 use crate::protocol::{
     Document as Fields, Id, IdKind, LockId, Ms, Name, Row, RowOrder, Then, Until, Value, When,
@@ -165,13 +164,16 @@ pub(super) fn document(
     Some(document)
 }
 
-/// The `lockId` of a document of this kind, whose claim has this id. Only the names of a set have the same one.
+/// The `lockId` of a document of this kind, whose claim has this id. Only the names of a detached set have the same one.
 pub(super) fn id_in(kind: &str, id: &str, rng: &mut Rng) -> String {
     match kind {
         "done" => mark_of(id),
         "kept" => kept_of(id),
         "released" => String::new(),
-        "detached" => Id::of_handle(id, is_set(id)).text("web-1:22").to_string(),
+        "detached" => {
+            let is_of_set = Id::parse(id).is_some_and(Id::is_of_detached_set);
+            Id::of_handle(id, is_of_set).text("web-1:22").to_string()
+        }
         "of .NET" => Uuid::new_v4().to_string(),
         "foreign" => {
             let begin = pick(rng, &["done", "Done:a#", "a done:b#", "kept", "$lockId"]);
