@@ -68,16 +68,15 @@ impl<C: Clone> Core<C> {
         let later = now + margin(claim.rules.expiry);
         let cell = self.holder(&self.claims[key]).cloned();
         self.notify(cell, Notice::Lost(loss));
-        if loss == LossReason::Expired && !may_last {
-            self.end_released(now, now, key, Ended::Lost);
-        } else {
-            // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
+        if loss != LossReason::Expired {
             self.release(now, key, None);
-        }
-        if loss == LossReason::Expired && may_last {
-            let claim = &mut self.claims[key];
-            (claim.in_lane[Lane::Ends as usize], claim.again_at) = (false, later);
+        } else if may_last {
+            // A late copy of the claim may have acquired the lock again, and a renewal may have been granted.
+            self.begin_release(now, key, None);
+            self.claims[key].again_at = later;
             self.arm_claim(now, key);
+        } else {
+            self.end_released(now, now, key, Ended::Lost);
         }
         if loss != LossReason::ShutDown {
             self.released(now, room, key);

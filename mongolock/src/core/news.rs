@@ -66,9 +66,9 @@ impl<C: Clone> Core<C> {
             }
         };
         match () {
-            () if flight.number <= room.freed => self.ask_now(now, key),
+            () if flight.number <= room.freed_after => self.ask_now(now, key),
             // An event that came after the command was sent has set a pause, and the reply may be older.
-            () if flight.number <= room.told && room.pause_until > now => {}
+            () if flight.number <= room.taken_after && room.pause_until > now => {}
             () => self.rest(now, key, seen.left, pause),
         }
         let room = &self.rooms[key];
@@ -176,7 +176,7 @@ impl<C: Clone> Core<C> {
         } else {
             self.first_waits(key);
             let room = &mut self.rooms[key];
-            (room.freed, room.told, room.in_lane) = (0, self.commands, false);
+            (room.freed_after, room.taken_after, room.in_looks) = (0, self.commands, false);
             // A claim that was about to be sent would find the lock held.
             if let Some(turn) = room.turn {
                 self.claims[turn].in_lane[Lane::Claims as usize] = false;
@@ -201,7 +201,7 @@ impl<C: Clone> Core<C> {
         if turn.is_some_and(|turn| !turn.is_asking()) {
             return;
         }
-        (room.seen, room.freed) = (None, self.commands);
+        (room.seen, room.freed_after) = (None, self.commands);
         if let Some(number) = number {
             room.permits.set_unless_own(number, PermitState::Free);
         }
@@ -219,7 +219,7 @@ impl<C: Clone> Core<C> {
             return;
         }
         room.pause_until = now + room.time_slot(luck);
-        (room.looks, room.in_lane) = (false, false);
+        (room.looks, room.in_looks) = (false, false);
     }
 
     /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream

@@ -26,7 +26,7 @@ impl<C: Clone> Core<C> {
         let has_turn = room.turn == Some(key);
         if let Some(number) = claim.permit {
             // The permit may have been released while the command was in flight.
-            let is_taken = seen.is_some() && flight.number > room.freed;
+            let is_taken = seen.is_some() && flight.number > room.freed_after;
             let permit = if is_taken {
                 PermitState::Taken
             } else {
@@ -83,7 +83,7 @@ impl<C: Clone> Core<C> {
             .iter()
             .filter(|(_, seen)| self.own(room, &seen.lock_id).is_none());
         match of_others.min_by_key(|(_, seen)| seen.left).or(held.first()) {
-            Some((_, seen)) if room.permits.is_full() && flight.number > room.freed => {
+            Some((_, seen)) if room.permits.is_full() && flight.number > room.freed_after => {
                 self.missed(now, flight, key, seen);
             }
             _ => self.ask_now(now, key),
@@ -103,7 +103,7 @@ impl<C: Clone> Core<C> {
             room.permits.set_if_of(number, key, permit);
             if is_free {
                 // A look in flight may have seen the permit as held.
-                room.freed = self.commands;
+                room.freed_after = self.commands;
             }
         }
     }

@@ -131,6 +131,12 @@ impl<C: Clone> Core<C> {
 
     /// Sends a release. If the claim has its turn, the next call waits for the reply or the first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, of: Option<Key>) {
+        self.begin_release(now, key, of);
+        self.push(key, Lane::Ends);
+    }
+
+    /// The claim is to be released, at a time that the caller of this function sets.
+    pub(super) fn begin_release(&mut self, now: Time, key: Key, of: Option<Key>) {
         self.leave_commits(key, Ended::Lost);
         let claim = &mut self.claims[key];
         let was_held = claim.lease.take().is_some();
@@ -141,7 +147,6 @@ impl<C: Clone> Core<C> {
         let stop = now + claim.rules.expiry * MS;
         let stage = self.closing(end, of, (now + span(RELEASE_REPLY_LIMIT), stop));
         self.claims[key].stage = stage;
-        self.push(key, Lane::Ends);
     }
 
     /// A claim begins to end. The times are those of its answer and of the last repetition.
@@ -254,7 +259,7 @@ impl<C: Clone> Core<C> {
                 let own = &mut self.rooms[room];
                 if !own.order.yields {
                     // It kept the lock from the callers of this process, and a command in flight may have found it.
-                    own.freed = self.commands;
+                    own.freed_after = self.commands;
                     self.ask_now(now, room);
                 }
             }
@@ -283,7 +288,7 @@ impl<C: Clone> Core<C> {
             let room = &mut self.rooms[claim.room];
             room.claims.remove(key);
             if claim.resumes.is_some() {
-                room.given_back = self.commands;
+                room.given_back_after = self.commands;
             }
         }
     }

@@ -77,7 +77,7 @@ impl<C: Clone> Core<C> {
             }
         });
         // Its document may have had the id of a claim that has given the lease back since.
-        let is_recent = flight.number > self.rooms[claim.room].given_back;
+        let is_recent = flight.number > self.rooms[claim.room].given_back_after;
         self.resumes_not(now, key, cause.filter(|_| is_recent));
     }
 

@@ -106,7 +106,7 @@ impl<C: Clone> Core<C> {
             }
             let claim = self.new_claim(room);
             let own = &mut self.rooms[room];
-            (own.turn, own.looks, own.in_lane) = (Some(claim), false, false);
+            (own.turn, own.looks, own.in_looks) = (Some(claim), false, false);
             claims.push(claim);
         }
         self.go_together(Lane::Claims, claims);
@@ -154,7 +154,7 @@ impl<C: Clone> Core<C> {
         match room.turn.map(|turn| (turn, &self.claims[turn])) {
             Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, turn),
             Some((_, turn)) if turn.waits_in(Lane::Claims) => {}
-            _ if room.in_lane && !(asks_at_once && room.permits.is_of_lock()) => {}
+            _ if room.in_looks && !(asks_at_once && room.permits.is_of_lock()) => {}
             _ if at > now && !asks_at_once => return self.arm(Due::Room(key), at),
             _ => self.seek(now, key, asks_at_once),
         }
@@ -194,7 +194,7 @@ impl<C: Clone> Core<C> {
             Some(turn) => Some(turn),
             None => self.claim_for(key, width),
         };
-        self.rooms[key].in_lane = claim.is_none();
+        self.rooms[key].in_looks = claim.is_none();
         if let Some(claim) = claim {
             self.rooms[key].turn = Some(claim);
             self.push(claim, Lane::Claims);

@@ -221,7 +221,7 @@ impl<C: Clone> Core<C> {
 
     fn look(&mut self, flight: &Flight, key: Key) -> Option<Name> {
         let room = self.rooms.get_mut(key)?;
-        if !std::mem::take(&mut room.in_lane) || room.queue.is_empty() {
+        if !std::mem::take(&mut room.in_looks) || room.queue.is_empty() {
             return None;
         }
         room.pause_until = flight.sent + span(NO_REPLY);

@@ -144,15 +144,15 @@ pub(super) struct Room {
     pub(super) pause_until: Time,
     pub(super) looks: bool,
     /// Whether the room waits in the lane of looks.
-    pub(super) in_lane: bool,
+    pub(super) in_looks: bool,
     /// The number of replies in a row that said that another process has the lock.
     pub(super) misses: u32,
     /// The number of commands that were sent before the lock was last known to be free: replies to them are outdated.
-    pub(super) freed: u64,
+    pub(super) freed_after: u64,
     /// The number of commands that were sent before an event last said that the lock is taken: replies to them change no pause.
-    pub(super) told: u64,
+    pub(super) taken_after: u64,
     /// The number of commands that were sent before a claim last gave its lease back: replies to them do not say that a lease is gone.
-    pub(super) given_back: u64,
+    pub(super) given_back_after: u64,
     /// The last known holder, and the failure of the last command, with their times.
     pub(super) seen: Option<Box<(Time, Seen)>>,
     pub(super) fault: Option<Box<(Time, Fault)>>,
