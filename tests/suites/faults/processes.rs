@@ -114,6 +114,9 @@ async fn nothing_is_held_twice_while_processes_are_killed_and_stopped() {
 
 async fn take_turns_in_trouble(act: Act) {
     let db = test_db().await;
+    // 280: the stream cannot be resumed. It is set before the processes start, because it waits for the faults of other tests.
+    let broken = FailPoint::on(&["getMore", "aggregate"]).part(0.5).error_code(280);
+    let broken = fail(&db, broken).await;
     let process = |turns: usize| {
         let environment = [(TASKS, "4".to_owned()), (TURNS, turns.to_string())];
         start("actor::take_turns", act, &db, EXPIRY, &environment)
@@ -122,9 +125,6 @@ async fn take_turns_in_trouble(act: Act) {
     for process in [&mut stopped, &mut killed] {
         process.until("turn").await;
     }
-    // 280: the stream cannot be resumed.
-    let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
-    let broken = fail(&db, broken).await;
     // The others still take turns, so that this one waits and opens a stream.
     let mut steady = process(10);
     steady.until("turn").await;
