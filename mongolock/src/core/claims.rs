@@ -1,6 +1,6 @@
 //! A claim that has acquired its lock, and what the reply to the command that ends a claim says.
 
-use super::event::{Cause, Ended, Fault, Lane};
+use super::event::{Cause, Ended};
 use super::lanes::Flight;
 use super::limits;
 use super::once::{OncePolicy, Period};
@@ -156,26 +156,5 @@ impl Claim {
         let may_be_by_mark = reply.is_applied != Some(false) || closing.tries > 1;
         let is_released = sight.has("") && document.token.long() == Some(self.last);
         is_released && may_be_by_mark && document.expires_at.date() >= Some(over)
-    }
-
-    /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
-    pub(super) fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>) {
-        let is_unclear = fault.is_some_and(|fault| fault.may_be_applied);
-        match (flight.lane, fault) {
-            (Lane::Claims, _) => {
-                self.flights -= 1;
-                if is_unclear {
-                    self.unclear_until = self.unclear_until.max(Some(now + flight.limit));
-                }
-            }
-            (Lane::Ends, Some(fault)) if !self.is_ended_since(flight) => {
-                if let Some(closing) = self.closing_mut() {
-                    // What was never applied is no earlier release.
-                    closing.tries = closing.tries.saturating_sub(u8::from(!is_unclear));
-                    closing.fault = Some(fault.clone());
-                }
-            }
-            _ => {}
-        }
     }
 }

@@ -5,7 +5,7 @@ use super::event::{Ended, Fault, FaultKind, Lane, LossReason, Notice};
 use super::lanes::Flight;
 use super::limits;
 use super::slab::Key;
-use super::state::{Claim, Core, Due, LeaseTimes, Postponed, Stage};
+use super::state::{Claim, Core, Due, LeaseTimes, Postponed};
 use super::time::{MS, Time};
 use crate::protocol::{Name, Reply, RowOrder, Sight};
 
@@ -87,38 +87,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Does what is due for a claim, and sets its timer.
-    pub(super) fn claim_due(&mut self, now: Time, key: Key) {
-        let Some(claim) = self.claims.get(key) else {
-            return;
-        };
-        match claim.stage {
-            Stage::Asking if claim.resumes.is_some() => self.send_copy(now, key),
-            Stage::Asking => self.touch(now, claim.room),
-            Stage::Held => self.lease_due(now, key),
-            Stage::Ending(_) => {
-                self.lease_due(now, key);
-                self.end_due(now, key);
-            }
-            // When the last claim in flight has ended, it is removed, or released again when no late one can take effect
-            // any more. An earlier release may still get its reply; only one that was sent since then ends the claim.
-            Stage::Released if claim.flights > 0 => {}
-            Stage::Released if claim.unclear_until.is_none() => self.remove_claim(now, key),
-            Stage::Released if claim.unclear_until <= Some(now) => self.release(now, key, None),
-            Stage::Released => {}
-        }
-        self.arm_claim(now, key);
-    }
-
-    /// Sets the timer of a claim.
-    pub(super) fn arm_claim(&mut self, now: Time, key: Key) {
-        let claim = self.claims.get(key);
-        if let Some(at) = claim.and_then(|claim| claim.next_due(now)) {
-            self.arm(Due::Claim(key), at);
-        }
-    }
-
-    fn lease_due(&mut self, now: Time, key: Key) {
+    pub(super) fn lease_due(&mut self, now: Time, key: Key) {
         // The holder waits for an unknown outcome no longer than a command can take.
         let unknown = self.claims[key].commits.unknown.as_ref();
         if unknown.is_some_and(|unknown| unknown.limit <= now) {
@@ -204,29 +173,6 @@ impl Claim {
         let is_due = |lease: LeaseTimes| lease.renew_at <= soon && lease.renewable_until > now;
         let lease = self.lease.filter(|lease| !lease.is_blocked);
         self.is_held() && !self.waits_in(Lane::Renewals) && lease.is_some_and(is_due)
-    }
-
-    /// When something is due for it next. What is due by now waits for something else, as for a place in a lane.
-    fn next_due(&self, now: Time) -> Option<Time> {
-        let renew_at = |lease: LeaseTimes| (!self.waits_in(Lane::Renewals)).then_some(lease.renew_at);
-        let (own, also) = match &self.stage {
-            Stage::Asking if self.flights > 0 || self.resumes.is_some() => (Some(self.again_at), None),
-            Stage::Released if self.flights == 0 => (self.unclear_until, None),
-            Stage::Ending(closing) => {
-                let answer_by = closing.of.map(|_| closing.answer_by);
-                ((!self.waits_in(Lane::Ends)).then_some(self.again_at), answer_by)
-            }
-            _ => (None, None),
-        };
-        let times = [
-            own,
-            also,
-            self.lease.map(|lease| lease.until),
-            self.lease.and_then(renew_at),
-            self.commits.unknown.as_ref().map(|unknown| unknown.limit),
-        ];
-        let is_to_come = |at: &Time| *at > now && *at < Time::NEVER;
-        times.into_iter().flatten().filter(is_to_come).min()
     }
 
     fn is_renewed_by(&self, reply: &Reply) -> bool {

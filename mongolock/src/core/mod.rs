@@ -9,7 +9,8 @@
 //! | concept | file |
 //! |---|---|
 //! | events and effects | `event.rs` |
-//! | all data: callers, rooms, claims | `state.rs`, `claim.rs` |
+//! | events in, timers, notices out | this file |
+//! | all data: callers, rooms, claims; questions about it | `state.rs`, `claim.rs` |
 //! | how a call begins, and when the first caller of a lock, of several locks or of a permit asks | `rooms.rs` |
 //! | callers that wait, and why they fail | `calls.rs` |
 //! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
@@ -63,7 +64,7 @@ pub(crate) use state::{Conf, Core, Luck};
 pub(crate) use time::{MS, Span, Time, span};
 
 use limits::AT_ONCE;
-use state::{Closing, Due, End, Phase, Stage};
+use state::{Claim, Due, LeaseTimes, Phase, Stage};
 
 impl<C: Clone> Core<C> {
     /// Runs the timers that are due, then the event, and then sends as many commands as may be in flight. A call that waits gets
@@ -134,50 +135,95 @@ impl<C: Clone> Core<C> {
             self.lose(now, claim, LossReason::ShutDown);
         }
     }
-}
 
-/// What the engine may ask.
-impl<C: Clone> Core<C> {
-    /// The cells of the present holds; that of a set for each of its locks.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
-        self.claims.iter().filter_map(|(_, claim)| self.holder(claim))
+    /// Does what is due for a claim, and sets its timer.
+    fn claim_due(&mut self, now: Time, key: Key) {
+        let Some(claim) = self.claims.get(key) else {
+            return;
+        };
+        match claim.stage {
+            Stage::Asking if claim.resumes.is_some() => self.send_copy(now, key),
+            Stage::Asking => self.touch(now, claim.room),
+            Stage::Held => self.lease_due(now, key),
+            Stage::Ending(_) => {
+                self.lease_due(now, key);
+                self.end_due(now, key);
+            }
+            // When the last claim in flight has ended, it is removed, or released again when no late one can take effect
+            // any more. An earlier release may still get its reply; only one that was sent since then ends the claim.
+            Stage::Released if claim.flights > 0 => {}
+            Stage::Released if claim.unclear_until.is_none() => self.remove_claim(now, key),
+            Stage::Released if claim.unclear_until <= Some(now) => self.release(now, key, None),
+            Stage::Released => {}
+        }
+        self.arm_claim(now, key);
     }
 
-    /// The cell of this process's hold of a lock, or of a permit of a semaphore.
-    pub(crate) fn holder_of(&self, name: &str) -> Option<&C> {
-        let room = &self.rooms[*self.names.get(name)?];
-        let mut claims = room.claims.iter();
-        claims.find_map(|key| self.holder(&self.claims[*key]))
-    }
-
-    /// Whether a change stream is open.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.stream.open.is_some()
-    }
-
-    /// Whether a call fails because the provider shuts down.
-    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::Draining => !is_inside_hold,
-            Phase::Closed => true,
+    /// Sets the timer of a claim.
+    fn arm_claim(&mut self, now: Time, key: Key) {
+        let claim = self.claims.get(key);
+        if let Some(at) = claim.and_then(|claim| claim.next_due(now)) {
+            self.arm(Due::Claim(key), at);
         }
     }
 
-    /// Whether a resumption of the lease with this id has been given up, and the lease may not have its id back yet.
-    pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
-        self.claims.iter().any(|(_, claim)| {
-            let resumes = claim.resumes.as_deref().is_some_and(|(id, _)| &**id == lease_id);
-            // It was given back before its last command has arrived.
-            let may_come = matches!(claim.stage, Stage::Released) && claim.flights > 0;
-            resumes && (may_come || matches!(claim.stage, Stage::Ending(_)))
-        })
+    fn due_of(&mut self, due: Due) -> Option<&mut Option<Time>> {
+        match due {
+            Due::Caller(key) => self.callers.get_mut(key).map(|caller| &mut caller.due),
+            Due::Claim(key) => self.claims.get_mut(key).map(|claim| &mut claim.due),
+            Due::Room(key) => self.rooms.get_mut(key).map(|room| &mut room.due),
+            Due::Lanes => Some(&mut self.lanes_due),
+            Due::Stream => Some(&mut self.stream.due),
+        }
     }
 
-    /// Whether the mark of a work that is done is not confirmed yet.
-    pub(crate) fn has_marks(&self) -> bool {
-        let is_mark = |closing: &Closing| matches!(closing.end, End::Mark(_));
-        let mut claims = self.claims.iter();
-        claims.any(|(_, claim)| matches!(&claim.stage, Stage::Ending(closing) if is_mark(closing)))
+    /// Sets a timer. If an earlier timer is set, it is kept: a timer that fires too early sets itself again.
+    fn arm(&mut self, due: Due, at: Time) {
+        let Some(armed) = self.due_of(due) else { return };
+        let before = *armed;
+        if before.is_none_or(|before| before > at) {
+            *armed = Some(at);
+            if let Some(before) = before {
+                self.due.remove(&(before, due));
+            }
+            self.due.insert((at, due));
+        }
+    }
+
+    fn disarm(&mut self, due: Due) {
+        if let Some(at) = self.due_of(due).and_then(Option::take) {
+            self.due.remove(&(at, due));
+        }
+    }
+
+    /// Notifies a caller, if there is one.
+    fn notify(&mut self, cell: impl Into<Option<C>>, notice: Notice) {
+        self.effects
+            .extend(cell.into().map(|cell| Effect::Notify(cell, notice)));
+    }
+}
+
+impl Claim {
+    /// When something is due for it next. What is due by now waits for something else, as for a place in a lane.
+    fn next_due(&self, now: Time) -> Option<Time> {
+        let renew_at = |lease: LeaseTimes| (!self.waits_in(Lane::Renewals)).then_some(lease.renew_at);
+        let (own, also) = match &self.stage {
+            Stage::Asking if self.flights > 0 || self.resumes.is_some() => (Some(self.again_at), None),
+            Stage::Released if self.flights == 0 => (self.unclear_until, None),
+            Stage::Ending(closing) => {
+                let answer_by = closing.of.map(|_| closing.answer_by);
+                ((!self.waits_in(Lane::Ends)).then_some(self.again_at), answer_by)
+            }
+            _ => (None, None),
+        };
+        let times = [
+            own,
+            also,
+            self.lease.map(|lease| lease.until),
+            self.lease.and_then(renew_at),
+            self.commits.unknown.as_ref().map(|unknown| unknown.limit),
+        ];
+        let is_to_come = |at: &Time| *at > now && *at < Time::NEVER;
+        times.into_iter().flatten().filter(is_to_come).min()
     }
 }

@@ -5,7 +5,7 @@ use super::lanes::{Flight, LANES};
 use super::limits::{FIRST_TRIPS, LANE_PAUSES, PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
-use super::state::{Core, Stage};
+use super::state::{Claim, Core, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Reply, RowOrder};
 
@@ -275,6 +275,29 @@ impl<C: Clone> Core<C> {
                 queue.pause = (queue.pause * times).clamp(PAUSE.0, LANE_PAUSES[*lane as usize]);
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
+        }
+    }
+}
+
+impl Claim {
+    /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
+    fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>) {
+        let is_unclear = fault.is_some_and(|fault| fault.may_be_applied);
+        match (flight.lane, fault) {
+            (Lane::Claims, _) => {
+                self.flights -= 1;
+                if is_unclear {
+                    self.unclear_until = self.unclear_until.max(Some(now + flight.limit));
+                }
+            }
+            (Lane::Ends, Some(fault)) if !self.is_ended_since(flight) => {
+                if let Some(closing) = self.closing_mut() {
+                    // What was never applied is no earlier release.
+                    closing.tries = closing.tries.saturating_sub(u8::from(!is_unclear));
+                    closing.fault = Some(fault.clone());
+                }
+            }
+            _ => {}
         }
     }
 }

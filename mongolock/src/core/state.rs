@@ -1,11 +1,11 @@
-//! The data of the core: its callers and rooms.
+//! The data of the core, its callers and rooms, and what is asked of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub(super) use super::claim::{Claim, Closing, End, LeaseTimes, Postponed, Stage, Unknown};
-use super::event::{Effect, EndResult, Fault, Join, Notice, Rules, Seen};
+use super::event::{Effect, EndResult, Fault, Join, Rules, Seen};
 use super::keys::Keys;
 use super::lanes::{Flight, Queue};
 use super::once::Period;
@@ -209,6 +209,49 @@ impl<C: Clone> Core<C> {
         self.effects.drain(..)
     }
 
+    /// The cells of the present holds; that of a set for each of its locks.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
+        self.claims.iter().filter_map(|(_, claim)| self.holder(claim))
+    }
+
+    /// The cell of this process's hold of a lock, or of a permit of a semaphore.
+    pub(crate) fn holder_of(&self, name: &str) -> Option<&C> {
+        let room = &self.rooms[*self.names.get(name)?];
+        let mut claims = room.claims.iter();
+        claims.find_map(|key| self.holder(&self.claims[*key]))
+    }
+
+    /// Whether a change stream is open.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.stream.open.is_some()
+    }
+
+    /// Whether a call fails because the provider shuts down.
+    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Draining => !is_inside_hold,
+            Phase::Closed => true,
+        }
+    }
+
+    /// Whether a resumption of the lease with this id has been given up, and the lease may not have its id back yet.
+    pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
+        self.claims.iter().any(|(_, claim)| {
+            let resumes = claim.resumes.as_deref().is_some_and(|(id, _)| &**id == lease_id);
+            // It was given back before its last command has arrived.
+            let may_come = matches!(claim.stage, Stage::Released) && claim.flights > 0;
+            resumes && (may_come || matches!(claim.stage, Stage::Ending(_)))
+        })
+    }
+
+    /// Whether the mark of a work that is done is not confirmed yet.
+    pub(crate) fn has_marks(&self) -> bool {
+        let is_mark = |closing: &Closing| matches!(closing.end, End::Mark(_));
+        let mut claims = self.claims.iter();
+        claims.any(|(_, claim)| matches!(&claim.stage, Stage::Ending(closing) if is_mark(closing)))
+    }
+
     /// Whether nothing is held, awaited or being released. Releases that may be repeated later do not count.
     pub(crate) fn is_idle(&self) -> bool {
         // A claim in flight may arrive after its release.
@@ -222,35 +265,6 @@ impl<C: Clone> Core<C> {
     #[allow(dead_code, reason = "only the explorer asks, which compiles this file")]
     pub(crate) fn is_empty(&self) -> bool {
         self.callers.is_empty() && self.claims.is_empty()
-    }
-
-    pub(super) fn due_of(&mut self, due: Due) -> Option<&mut Option<Time>> {
-        match due {
-            Due::Caller(key) => self.callers.get_mut(key).map(|caller| &mut caller.due),
-            Due::Claim(key) => self.claims.get_mut(key).map(|claim| &mut claim.due),
-            Due::Room(key) => self.rooms.get_mut(key).map(|room| &mut room.due),
-            Due::Lanes => Some(&mut self.lanes_due),
-            Due::Stream => Some(&mut self.stream.due),
-        }
-    }
-
-    /// Sets a timer. If an earlier timer is set, it is kept: a timer that fires too early sets itself again.
-    pub(super) fn arm(&mut self, due: Due, at: Time) {
-        let Some(armed) = self.due_of(due) else { return };
-        let before = *armed;
-        if before.is_none_or(|before| before > at) {
-            *armed = Some(at);
-            if let Some(before) = before {
-                self.due.remove(&(before, due));
-            }
-            self.due.insert((at, due));
-        }
-    }
-
-    pub(super) fn disarm(&mut self, due: Due) {
-        if let Some(at) = self.due_of(due).and_then(Option::take) {
-            self.due.remove(&(at, due));
-        }
     }
 
     /// A random number from 0 to 1.
@@ -295,12 +309,6 @@ impl<C: Clone> Core<C> {
     pub(super) fn holder(&self, claim: &Claim) -> Option<&C> {
         let caller = claim.caller.filter(|_| claim.is_held());
         Some(&self.callers.get(caller?)?.join.cell)
-    }
-
-    /// Notifies a caller, if there is one.
-    pub(super) fn notify(&mut self, cell: impl Into<Option<C>>, notice: Notice) {
-        self.effects
-            .extend(cell.into().map(|cell| Effect::Notify(cell, notice)));
     }
 }
 
