@@ -30,14 +30,10 @@ async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     fixture.process(owner).lock(name).await.unwrap()
 }
 
-/// A hold whose lease has expired at the server, as that of a crashed process. The caller keeps the guard, because
-/// dropping it would release the lock.
-async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    let lock = fixture.process(owner).lock(name);
-    let short = lock.expiry(SHORT).max_hold(Duration::ZERO);
-    let guard = short.acquire().await.unwrap();
+/// The lease of a crashed process, which has expired at the server.
+async fn expired(fixture: &Fixture, owner: &'static str, name: &'static str) {
+    fixture.crash_holding_as(owner, name, SHORT).await;
     until_expired(&fixture.provider, name).await;
-    guard
 }
 
 /// The names of the locks that a list has, and a stream as well.
@@ -58,7 +54,7 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
         hold(&fixture, "two", "job:a").await,
         hold(&fixture, "one", "report:b").await,
     ];
-    let _expired = expired(&fixture, "one", "job:b").await;
+    expired(&fixture, "one", "job:b").await;
     let released = hold(&fixture, "one", "report:a").await;
     released.release().await.unwrap();
 
@@ -113,7 +109,7 @@ async fn prefixes_and_owners_are_matched_literally(fixture: Fixture) {
 async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     let (holder, owner) = (fixture.process("holder"), Some("holder"));
     let guard = holder.lock("held").await.unwrap();
-    let _expired = expired(&fixture, "holder", "expired").await;
+    expired(&fixture, "holder", "expired").await;
     acquire_and_release(&holder.lock("released")).await;
     acquire_and_release(&holder.lock("closed").min_hold(AMPLE * 10)).await;
 
@@ -192,7 +188,7 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
         assert_eq!(fixture.info("stuck").await.fencing_token, next.fencing_token());
         next.release().await.expect("the next holder still has the lock");
     }
-    let _expired = expired(&fixture, "crashed", "stuck").await;
+    expired(&fixture, "crashed", "stuck").await;
     assert!(!release(None).await, "an expired lock is free");
 }
 
@@ -210,7 +206,7 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     let own = fixture.with(|builder| builder.expiry(week).owner("a"));
     gone.push(own.lock("3").await.unwrap());
-    let _expired = expired(&fixture, "a", "expired").await;
+    expired(&fixture, "a", "expired").await;
     let admin = own.admin();
     for unknown in ["", "#", ".", ".*", "a|ab", "b", "unknown"] {
         assert_eq!(admin.release_owner(unknown).await.unwrap(), 0, "{unknown:?}");

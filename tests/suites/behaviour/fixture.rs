@@ -76,6 +76,11 @@ impl Fixture {
 
     /// Has another process acquire this lock, which then crashes: its runtime ends, and it sends nothing any more.
     pub(crate) async fn crash_holding(&self, name: &'static str, expiry: Duration) {
+        self.crash_holding_as("crashed", name, expiry).await;
+    }
+
+    /// The same for a process that runs as this owner.
+    pub(crate) async fn crash_holding_as(&self, owner: &'static str, name: &'static str, expiry: Duration) {
         let memory = self.provider.clone();
         let server = self.db.as_ref().map(|db| (db.uri(), db.name().to_owned()));
         let crashing = tokio::task::spawn_blocking(move || {
@@ -85,7 +90,7 @@ impl Fixture {
                     None => memory,
                     Some((uri, database)) => patient(&must(stable_client(uri).await).database(&database)),
                 };
-                let provider = provider.to_builder().owner("crashed").build().unwrap();
+                let provider = provider.to_builder().owner(owner).build().unwrap();
                 std::mem::forget(provider.lock(name).expiry(expiry).acquire().await.unwrap());
             });
         });
@@ -219,8 +224,9 @@ pub(crate) async fn info(provider: &LockProvider, name: &str) -> LockInfo {
     info.expect("the lock has a document")
 }
 
+/// Waits for the end of a lease. A holder whose reply was slow releases the lock soon after that.
 pub(crate) async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
-    let expired = async || Some(info(provider, name).await).filter(|info| info.state == LockState::Expired);
+    let expired = async || Some(info(provider, name).await).filter(|info| info.state != LockState::Held);
     must(eventually(AMPLE, "the end of the lease", expired).await)
 }
 
