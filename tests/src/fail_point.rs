@@ -143,6 +143,14 @@ pub struct FailPointGuard {
 }
 
 impl FailPointGuard {
+    /// Waits until it has hit a command.
+    pub async fn until_hit(&self) -> Result<(), SupportError> {
+        let Some(uri) = &self.uri else { return Ok(()) };
+        let times = self.hits_before + 1;
+        let wait = doc! { "waitForFailPoint": "failCommand", "timesEntered": times, "maxTimeMS": 60_000 };
+        run_admin(uri, wait).await.map(drop)
+    }
+
     /// Clears it now; dropping the guard does the same, and blocks for it.
     pub async fn clear(mut self) -> Result<(), SupportError> {
         if self.end().await? == 0 {

@@ -260,7 +260,7 @@ impl<C: Clone> Core<C> {
         let resumed = claim.resumes.as_deref().and_then(|(lease, _)| owner(lease));
         let new_id = || Id::drawn(conf.mark, kind, slot, luck.id()).text(resumed.unwrap_or(&conf.owner));
         let id = claim.id.get_or_insert_with(new_id).clone();
-        if !claim.may_come() {
+        if claim.tokens == 0 {
             claim.tokens = if is_shared { limits::TOKENS } else { 1 };
         }
         let (margin, expiry, tokens) = (conf.margin, claim.rules.expiry, claim.tokens);

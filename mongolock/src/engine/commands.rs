@@ -69,7 +69,7 @@ impl Engine {
             for effect in core.take_effects() {
                 match effect {
                     Effect::Notify(lease, notice) => {
-                        if let Notice::Extended(_) = notice {
+                        if matches!(notice, Notice::Extended(end) if end > now) {
                             *renewed = Some(now);
                         }
                         returned.extend(lease.note(now, notice));

@@ -128,6 +128,7 @@ async fn take_turns_in_trouble(act: Act) {
     // The others still take turns, so that this one waits and opens a stream.
     let mut steady = process(10);
     steady.until("turn").await;
+    must(broken.until_hit().await);
     stopped.signal(Signal::STOP);
     killed.signal(Signal::KILL);
     steady.until("done").await;
