@@ -34,7 +34,8 @@ mod tests {
 
     #[test]
     fn empty_names_control_characters_and_white_space_at_the_ends_are_refused() {
-        for bad in ["", "a\nb", "\u{7f}", "a\u{85}b"] {
+        let permit = crate::permit_id::new("export", 0);
+        for bad in ["", "a\nb", "\u{7f}", "a\u{85}b", &permit] {
             let error = check(bad);
             assert!(matches!(error, Err(LockError::InvalidName { .. })), "{bad:?}");
         }

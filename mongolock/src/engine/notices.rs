@@ -16,10 +16,13 @@ impl Lease {
         let state = &mut *lock(&self.state);
         let event = match notice {
             Notice::Held(hold, grants, until) => self.held(state, now, hold, &grants, until),
-            // It wakes no caller unless the lease is over.
             Notice::Extended(end) => {
                 self.extended(state, now, end);
-                return None;
+                // A lease that goes on wakes no caller.
+                if end > now && !matches!(state.step, Step::Lost(_)) {
+                    return None;
+                }
+                None
             }
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
@@ -65,15 +68,9 @@ impl Lease {
     }
 
     fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time) {
-        if end <= now {
-            after::wake(&mut state.wakers);
-        }
         match &mut state.step {
             // The holder has noticed the end before the core.
-            Step::Held { until: None, .. } if end > now => {
-                after::wake(&mut state.wakers);
-                self.lose(state, now, LossReason::Expired);
-            }
+            Step::Held { until: None, .. } if end > now => self.lose(state, now, LossReason::Expired),
             Step::Held {
                 until: Some(until),
                 lasts,

@@ -63,13 +63,10 @@ impl Parts {
     async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
         let mut turns = Vec::with_capacity(self.outer.len());
         for outer in &self.outer {
-            let inner_calls = outer.inner_calls();
+            let inner = outer.inner_calls();
             let turn = match on_busy {
-                OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-                OnBusy::Wait => self
-                    .unless_over(inner_calls.acquire_owned())
-                    .await
-                    .and_then(Result::ok),
+                OnBusy::TryOnce => inner.try_acquire_owned().ok(),
+                OnBusy::Wait => self.unless_over(inner.acquire_owned()).await.and_then(Result::ok),
             };
             // A hold may have ended during the wait for another inner call.
             self.ensure_held()?;

@@ -225,9 +225,9 @@ pub(crate) async fn info(provider: &LockProvider, name: &str) -> LockInfo {
     info.expect("the lock has a document")
 }
 
-/// Waits for the end of a lease. A holder whose reply was slow releases the lock soon after that.
+/// Waits for the end of a lease that its holder does not release.
 pub(crate) async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
-    let expired = async || Some(info(provider, name).await).filter(|info| info.state != LockState::Held);
+    let expired = async || Some(info(provider, name).await).filter(|info| info.state == LockState::Expired);
     must(eventually(AMPLE, "the end of the lease", expired).await)
 }
 

@@ -18,8 +18,6 @@ mod waiting;
 
 use std::time::Duration;
 
-use mongolock::{DistributedLock, LockProvider};
-
 /// Makes two tests of each function: one with a provider in memory, one with a provider on MongoDB.
 macro_rules! conformance {
     ($($name:ident),* $(,)?) => {
@@ -76,8 +74,3 @@ pub(crate) use {conformance, conformance_of_kinds, with_threads};
 
 /// The lease of a holder that does not renew it: a test waits for its end.
 pub(crate) const UNRENEWED: Duration = Duration::from_secs(2);
-
-/// A lock whose short lease is not renewed, as that of a crashed or paused process.
-fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
-    provider.lock(name).expiry(UNRENEWED).max_hold(Duration::ZERO)
-}
