@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::error::{ErrorKind, WriteFailure};
-
 use crate::LockError;
 use crate::core::limits::SLOW;
 use crate::core::{Fault, FaultKind, Span};
 use crate::error::meaning::{Meaning, is_max_time_expired};
-use crate::store::NotRun;
+use crate::store::{NotRun, is_of_statement};
 
 /// The error of a command in a fault of the core.
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +79,6 @@ fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> (Faul
         Meaning::Unreachable => (FaultKind::Unreachable, may_be_applied),
         _ => (FaultKind::Failed, may_be_applied),
     }
-}
-
-/// Whether the server has refused one statement of a command, and not the whole command.
-fn is_of_statement(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error)
-        if matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_))))
 }
 
 /// Whether the server has ended a request because another operation blocked the document, or at its time limit because

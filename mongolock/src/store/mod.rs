@@ -39,6 +39,6 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use reachability::Reachability;
 pub(crate) use read::PAGE_SIZE;
-pub(crate) use reply::NotRun;
+pub(crate) use reply::{NotRun, is_of_statement};
 pub(crate) use stream_reader::{Begin, Change, StreamReader, second};
 pub(crate) use transaction::{GuardChange, GuardOutcome, LeaseId};

@@ -143,10 +143,10 @@ impl Reachability {
     }
 
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
-    /// runtime of the client has ended.
+    /// runtime of the client has ended. It is the cause only if the request was not sent.
     fn explained(&self, error: LockError) -> LockError {
         match error.meaning() {
-            Meaning::Unreachable | Meaning::NoServer | Meaning::WrongServer => {}
+            Meaning::Unreachable | Meaning::NoServer | Meaning::WrongServer if !error.may_be_applied() => {}
             _ => return error,
         }
         if self.home.get().is_some_and(task::has_ended) {

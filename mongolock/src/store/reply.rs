@@ -15,7 +15,8 @@ const WRITE_CONCERN_TIMEOUT: i32 = 64;
 #[derive(Debug)]
 pub(crate) struct NotRun {
     pub(crate) error: LockError,
-    /// Whether its writes may have been applied, whatever the error says: it is that of the query after them.
+    /// Whether its writes may have been applied, whatever the error says: it is that of one of them, or of the query after
+    /// them.
     pub(crate) may_be_applied: bool,
 }
 
@@ -54,6 +55,12 @@ pub(super) fn outcome(ran: Result<Document>, inserts: bool) -> Result<Document> 
         Some(error) => Err(ErrorKind::Write(WriteFailure::WriteConcernError(read(&fields(error)))).into()),
         None => Ok(reply),
     }
+}
+
+/// Whether the server has refused one statement of a command, and not the whole command.
+pub(crate) fn is_of_statement(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error)
+        if matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_))))
 }
 
 /// This error with one more label of the driver, by which callers know what to do: that an outcome is unknown, or that a

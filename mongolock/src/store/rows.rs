@@ -13,7 +13,7 @@ use super::error::{any_of, corrupt, of_change, unfit};
 use super::look::{ALL, Looked};
 use super::mongo::encoder::by_server;
 use super::mongo::fields::sight;
-use super::reply::NotRun;
+use super::reply::{NotRun, is_of_statement};
 use super::{MongoStore, Store};
 use crate::duration::from_millis;
 use crate::meter::CommandKind;
@@ -100,7 +100,12 @@ impl MongoStore {
     ) -> Result<Vec<Reply>, NotRun> {
         let command = by_server().several(self.locks.name(), rows, order);
         let inserts = rows.iter().any(Row::may_insert);
-        let reply = self.write(kind, command, limit, inserts).await?;
+        let written = self.write(kind, command, limit, inserts).await;
+        // The refusal of one statement does not say whether the others are applied.
+        let reply = written.map_err(|error| NotRun {
+            may_be_applied: is_of_statement(&error),
+            error,
+        })?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
         let matched = usize::try_from(reply.get_i32("n").unwrap_or_default()).unwrap_or_default();
         let are_applied = match matched {

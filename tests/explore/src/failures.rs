@@ -17,6 +17,11 @@ impl World<'_> {
         self.handle.as_ref().is_some_and(is_there) && !others.any(resumes)
     }
 
+    fn has_refused_nothing(&self) -> bool {
+        let (most, left) = (&self.setup.faults, &self.left);
+        (most.refused, most.refused_rows) == (left.refused, left.refused_rows)
+    }
+
     /// A call ends without what it wants.
     pub(crate) fn judge_failure(
         &mut self,
@@ -48,9 +53,7 @@ impl World<'_> {
                 "a timeout too early"
             }
             Cause::PeriodOver if !is_period_over => "a period is called over that is not",
-            Cause::Refused if self.setup.faults.refused == self.left.refused => {
-                "refused, and the server has refused nothing"
-            }
+            Cause::Refused if self.has_refused_nothing() => "refused, and the server has refused nothing",
             Cause::ShutDown if self.processes[number].phase == Phase::Open => {
                 "shut down, and nobody has asked for it"
             }

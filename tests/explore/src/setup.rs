@@ -105,6 +105,8 @@ pub(crate) struct Faults {
     pub(crate) rejected: u16,
     /// The server refuses a command, and would refuse it again.
     pub(crate) refused: u16,
+    /// The server refuses the last row of a command that stops at a miss, and would refuse it again.
+    pub(crate) refused_rows: u16,
     /// A command ends with an error before it is sent.
     pub(crate) unsent: u16,
     /// The server has no change streams, and says so when one is opened.
@@ -149,6 +151,7 @@ impl Faults {
             "blocked" => &mut self.blocked,
             "rejected" => &mut self.rejected,
             "refused" => &mut self.refused,
+            "refused-row" => &mut self.refused_rows,
             "unsent" => &mut self.unsent,
             "refused-stream" => &mut self.refused_streams,
             "doubled" => &mut self.doubled,

@@ -3,7 +3,7 @@
 use crate::core::{Event, FaultKind};
 use crate::network::{Body, Message};
 use crate::process::{Holds, Phase, Process, State, Told, Waits, mark_of};
-use crate::protocol::{Document, Id, Name, News, Row, Then, When};
+use crate::protocol::{Document, Id, Name, News, Row, RowOrder, Then, When};
 use crate::setup::{Finish, Wants};
 use crate::transaction::Part;
 use crate::world::{Deceived, Handle, World};
@@ -109,6 +109,11 @@ impl World<'_> {
         }
         if left.refused > 0 && is_command {
             steps.push(Step::Fail(index, FaultKind::Refused, false));
+        }
+        if left.refused_rows > 0
+            && matches!(&message.body, Body::Rows(rows, RowOrder::StopAtMiss, _) if rows.len() > 1)
+        {
+            steps.push(Step::Fail(index, FaultKind::Refused, true));
         }
         if left.unsent > 0 && is_command && !message.is_copy {
             steps.push(Step::Fail(index, FaultKind::Failed, false));
@@ -285,6 +290,7 @@ impl World<'_> {
         match kind {
             FaultKind::Failed if may_be_applied => left.unclear -= 1,
             FaultKind::Blocked => left.blocked -= 1,
+            FaultKind::Refused if may_be_applied => left.refused_rows -= 1,
             FaultKind::Refused => left.refused -= 1,
             FaultKind::Failed | FaultKind::Unreachable => left.unsent -= 1,
             FaultKind::Overloaded => left.rejected -= 1,
@@ -306,7 +312,7 @@ impl World<'_> {
             self.refused = Some((message.process, message.flight, row.name.clone()));
         }
         if let Body::Rows(rows, ..) = &message.body
-            && kind == FaultKind::Blocked
+            && (kind == FaultKind::Blocked || kind == FaultKind::Refused && may_be_applied)
         {
             for row in &rows[..rows.len() - 1] {
                 self.run(row);

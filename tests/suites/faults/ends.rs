@@ -267,3 +267,17 @@ async fn a_release_that_is_refused_keeps_no_other_lock_taken() {
         timeout(BEFORE_EXPIRY, assert_free(&other, name)).await.unwrap();
     }
 }
+
+/// Of a set that the server refuses in part, the lock before the refused one is acquired. Nobody holds it, so it is released.
+#[tokio::test]
+async fn an_acquire_that_is_refused_in_part_keeps_no_lock_taken() {
+    let (db, provider) = provider().await;
+    db.set_validator(doc! { "$nor": [{ "_id": "b", "lockId": { "$gt": "" } }] })
+        .await;
+    let error = provider.lock_all(["a", "b", "c"]).acquire().await.unwrap_err();
+    assert!(error.help().contains("validator"), "{error}");
+    let other = patient(&db.connect_again().await.unwrap());
+    for name in ["a", "c"] {
+        timeout(BEFORE_EXPIRY, assert_free(&other, name)).await.unwrap();
+    }
+}

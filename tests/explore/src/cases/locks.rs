@@ -66,6 +66,11 @@ impl List {
         }
         // A release that has failed is repeated: nobody waits until the long lease ends.
         self.each("lock-long, lock | lock-long lock", &["unsent"]);
+        // What the command has changed before is known to no caller.
+        self.each(
+            "ab, b | ab, ab | ab, a, b | detach-ab, resume",
+            &["refused-row | refused-row cancel"],
+        );
     }
 
     /// Holds that are renewed for a bounded time, and callers with different options.
