@@ -293,7 +293,7 @@ pub(crate) enum FaultKind {
     /// The server has ended the command at its time limit, because another operation blocks a document.
     Blocked,
     /// The server refuses the command, and would refuse a repetition. One that may have been applied has found a damaged document, or
-    /// its result may not be read.
+    /// its result may not be read, or a part of it was refused.
     Refused,
     /// The server has rejected the command because of its load.
     Overloaded,

@@ -47,11 +47,12 @@ impl<C: Clone> Core<C> {
         // since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
         let is_same = before.is_some_and(|before| before.1.lock_id == seen.lock_id);
-        // Without a stream only replies show that the lock has changed hands. It may soon do so again: the pauses grow anew.
-        if !is_same && !is_reported {
-            room.misses = room.misses.min(1);
-            if let Some(rival) = rival(&seen.lock_id).filter(|_| !is_own) {
-                room.order.acquired_by(now, rival, !room.queue.is_empty());
+        // Without a stream only replies show which process has acquired the lock.
+        if let Some(rival) = rival(&seen.lock_id).filter(|_| !is_own && !is_reported && !is_same) {
+            room.order.acquired_by(now, rival, !room.queue.is_empty());
+            if !self.stream.is_possible && rival.0.is_some() && room.permits.is_of_lock() {
+                // The lock may soon be free again: the pauses grow anew, from a longer one among more processes.
+                room.misses = room.misses.min(room.order.active().max(2).ilog2());
             }
         }
         room.misses += 1;

@@ -161,9 +161,7 @@ impl<C: Clone> Core<C> {
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
         let lane = flight.lane;
-        let holder = (lane != Lane::Looks)
-            .then(|| self.holder_of_flight(flight))
-            .flatten();
+        let holder = self.holder_of_flight(flight);
         let is_together = flight.keys.len() > 1;
         let is_rejected = fault.kind == FaultKind::Overloaded;
         let is_of_document = fault.kind == FaultKind::Refused && fault.may_be_applied;
@@ -198,9 +196,10 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The cell that holds the first claim of a command, or waits for its end.
+    /// The cell that holds the first claim of a command, or waits for its end; `None` for a look.
     fn holder_of_flight(&self, flight: &Flight) -> Option<C> {
-        let claim = flight.keys.iter().find_map(|key| self.claims.get(*key))?;
+        let mut keys = flight.keys.iter().filter(|_| flight.lane != Lane::Looks);
+        let claim = keys.find_map(|key| self.claims.get(*key))?;
         match &claim.stage {
             Stage::Ending(closing) => self.callers.get(closing.of?)?.waiter.clone(),
             _ => self.holder(claim).cloned(),

@@ -145,7 +145,8 @@ pub(super) struct Room {
     pub(super) looks: bool,
     /// Whether the room waits in the lane of looks.
     pub(super) in_looks: bool,
-    /// The number of replies in a row that said that another process has the lock.
+    /// The number of replies in a row that said that another process has the lock. Without a change stream it is reduced when
+    /// the lock has changed hands.
     pub(super) misses: u32,
     /// The number of commands that were sent before the lock was last known to be free: replies to them are outdated.
     pub(super) freed_after: u64,

@@ -151,7 +151,7 @@ impl LockProviderBuilder {
     /// Sets the shortest and the longest pause between two polls of a held lock: both 1 ms to 1 h; 10 ms to 800 ms by
     /// default.
     ///
-    /// The pauses grow between the two bounds while the same holder has the lock, and are randomised (jitter), so that
+    /// The pauses grow between the two bounds while the same holder has the lock. They are randomised (jitter), so that
     /// processes under contention do not poll at the same time.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.config.retry_interval = range;

@@ -143,7 +143,7 @@ impl Reachability {
     }
 
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
-    /// runtime of the client has ended. It is the cause only if the request was not sent.
+    /// runtime of the client has ended. The error of a request that was sent is returned unchanged.
     fn explained(&self, error: LockError) -> LockError {
         match error.meaning() {
             Meaning::Unreachable | Meaning::NoServer | Meaning::WrongServer if !error.may_be_applied() => {}

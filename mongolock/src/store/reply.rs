@@ -15,8 +15,8 @@ const WRITE_CONCERN_TIMEOUT: i32 = 64;
 #[derive(Debug)]
 pub(crate) struct NotRun {
     pub(crate) error: LockError,
-    /// Whether its writes may have been applied, whatever the error says: it is that of one of them, or of the query after
-    /// them.
+    /// Whether its writes may have been applied, whatever the error says: the error may be that of one statement, or of the
+    /// query after the writes.
     pub(crate) may_be_applied: bool,
 }
 
@@ -34,7 +34,7 @@ impl From<LockError> for NotRun {
 /// has inserted the document; one that ends the command at a miss does so by an error.
 ///
 /// `run_command` answers `Ok` for every reply with `ok: 1`, also if the write itself failed or was not confirmed by a
-/// majority. A write error comes first: nothing was written then.
+/// majority. A write error comes first: its statement has written nothing.
 pub(super) fn outcome(ran: Result<Document>, inserts: bool) -> Result<Document> {
     let is_miss = |error: &Error| match Meaning::of(error) {
         Meaning::DuplicateKey => inserts,
@@ -143,7 +143,7 @@ mod tests {
             (written(112), Seen::Repeated),
             (written(10107), Seen::Repeated),
             (written(121), Seen::Refused),
-            // The write error decides: nothing was written.
+            // The write error decides: its statement has written nothing.
             (unconfirmed(written(121), concern(64).into()), Seen::Refused),
             (unconfirmed(doc! { "n": 1 }, Bson::Null), Seen::Repeated),
         ];

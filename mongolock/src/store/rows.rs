@@ -101,9 +101,9 @@ impl MongoStore {
         let command = by_server().several(self.locks.name(), rows, order);
         let inserts = rows.iter().any(Row::may_insert);
         let written = self.write(kind, command, limit, inserts).await;
-        // The refusal of one statement does not say whether the others are applied.
+        // The refusal of one statement does not say whether those before it were applied.
         let reply = written.map_err(|error| NotRun {
-            may_be_applied: is_of_statement(&error),
+            may_be_applied: order == RowOrder::StopAtMiss && is_of_statement(&error),
             error,
         })?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.

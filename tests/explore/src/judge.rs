@@ -333,7 +333,12 @@ impl World<'_> {
     /// Whether a renewal of this process has no reply yet, or need not have been sent. A command that has failed is under way no longer.
     fn is_being_renewed(&self, number: usize, holds: &Holds) -> bool {
         let faults = &self.setup.faults;
-        let failed = faults.unclear + faults.blocked + faults.rejected + faults.refused + faults.unsent;
+        let failed = faults.unclear
+            + faults.blocked
+            + faults.rejected
+            + faults.refused
+            + faults.refused_rows
+            + faults.unsent;
         let mut callers = self.setup.processes[number].iter();
         let is_marked = callers.any(|caller| caller.once.is_some());
         let mut kept = self.kept.iter();

@@ -337,7 +337,7 @@ async fn a_resumption_without_a_reply_says_so() {
     let provider = it.provider.to_builder().acquire_timeout(Duration::from_secs(3));
     let provider = provider.build().unwrap();
     for (act, _) in ACTS {
-        let held = act.acquire(&provider, &format!("{act:?}")).await.unwrap();
+        let held = act.acquire(&it.provider, &format!("{act:?}")).await.unwrap();
         let handle = detach(held).await.unwrap();
         let fault = Fault::swallow_request().command(Purpose::Resume);
         let _swallowed = it.proxy.inject(fault.times(u32::MAX));

@@ -268,7 +268,7 @@ async fn a_release_that_is_refused_keeps_no_other_lock_taken() {
     }
 }
 
-/// Of a set that the server refuses in part, the lock before the refused one is acquired. Nobody holds it, so it is released.
+/// The server refuses one lock of a set, and has acquired the lock before it. No call gets that lock, so it is released.
 #[tokio::test]
 async fn an_acquire_that_is_refused_in_part_keeps_no_lock_taken() {
     let (db, provider) = provider().await;

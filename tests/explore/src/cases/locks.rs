@@ -68,7 +68,7 @@ impl List {
         self.each("lock-long, lock | lock-long lock", &["unsent"]);
         // What the command has changed before is known to no caller.
         self.each(
-            "ab, b | ab, ab | ab, a, b | detach-ab, resume",
+            "ab, b | ab, ab | ab, a, b | detach-ab, resume | done-ab, done-ab",
             &["refused-row | refused-row cancel"],
         );
     }
