@@ -112,6 +112,9 @@ pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
 /// served in that turn.
 pub(super) const SLOT: Span = 5 * MS;
 
+/// The time slot of all programs that do not use this library. They poll, so they find a lock free only if it stays free for longer.
+pub(super) const FOREIGN_SLOT: Span = 15 * MS;
+
 /// The longest time for which a process waits for the time slots of others when a lock is free.
 pub(super) const SLOTS_MOST: Span = 50 * MS;
 
@@ -184,5 +187,6 @@ const _: () = {
 
     // A process that yields leaves time for the claim of another one, and remembers it until its next turn.
     assert!(SLOT < YIELD_LEAST && YIELD_LEAST < YIELD_UNKNOWN && YIELD_UNKNOWN < SLOTS_MOST);
+    assert!(SLOT < FOREIGN_SLOT && FOREIGN_SLOT < SLOTS_MOST);
     assert!(ALONE_PAUSE.1 <= SLOT && TURN + SLOTS_MOST < REMEMBER && LATE_POLL < LATE_AFTER);
 };

@@ -18,7 +18,7 @@ fn rival(lock_id: &str) -> Option<(Mark, Span)> {
         _ if !is_claim(lock_id) => None,
         Some(id) if id.has_changed_hands() => None,
         Some(id) => Some((Some(id.mark()), Span::from(id.time_slot()) * MS)),
-        None => Some((None, 0)),
+        None => Some((None, limits::FOREIGN_SLOT)),
     }
 }
 
@@ -262,6 +262,9 @@ mod tests {
             assert_eq!(rival(&Id::of_handle("a handle", is_of_set).text("anna")), None);
         }
         assert_eq!(rival(""), None, "it is released");
-        assert_eq!(rival("0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11"), Some((None, 0)));
+        assert_eq!(
+            rival("0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11"),
+            Some((None, limits::FOREIGN_SLOT))
+        );
     }
 }
