@@ -237,6 +237,10 @@ impl World<'_> {
         let is_soon = gap <= self.setup.most_free;
         self.judge
             .unless(is_soon, "a caller waits too long for what is free");
+        // One waits while a claim of its process that has failed, and has its lock all the same, is released.
+        let may_wait = |begun| self.setup.faults.unclear > 0 || self.now - begun <= self.setup.most_free;
+        let are_short = self.attempts().all(may_wait);
+        self.judge.unless(are_short, "a single attempt waits too long");
         let is_end = |own: &&Awaited| own.cell.role == Role::End;
         let ends = self
             .alive()
@@ -248,6 +252,17 @@ impl World<'_> {
         let is_stuck = self.waits_any() && !self.holds_any() && self.now - self.judge.progress > STUCK;
         self.judge
             .unless(!is_stuck, "nothing happens for long, and a caller waits");
+    }
+
+    /// When the single attempts that wait have begun.
+    fn attempts(&self) -> impl Iterator<Item = Time> {
+        self.alive().flat_map(move |(number, process)| {
+            let callers = process.callers.iter().enumerate();
+            callers.filter_map(move |(caller, state)| match state {
+                State::Waits(waits) if self.setup.caller(number, caller).is_try => Some(waits.begun),
+                _ => None,
+            })
+        })
     }
 
     /// Whether an operator has released one of these locks, and this process cannot know that yet.
