@@ -25,6 +25,8 @@ MUTANTS = [
      "ab, b: refused-row"),
     ("a single attempt waits for a holder of its process", "calls.rs",
      "(caller.join.is_try && is_busy).then_some(Cause::Busy)", "None", "lock try: hold"),
+    ("a call goes on after its period", "calls.rs",
+     "Some(period) if period.ends < limit.0 =>", "Some(period) if false && period.ends < limit.0 =>", "period period period: hold"),
     ("a single attempt waits for its turn to ask", "calls.rs",
      "caller.join.is_try && caller.after >= room.asked_by;", "false;", "lock try, lock try: crash"),
     ("no release when a late claim can no longer arrive", "releases.rs",

@@ -52,5 +52,6 @@ impl World<'_> {
                 self.judge.unless(!is_still, "a timer is due again at once");
             }
         }
+        self.judge_limits();
     }
 }

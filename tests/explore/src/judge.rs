@@ -237,10 +237,6 @@ impl World<'_> {
         let is_soon = gap <= self.setup.most_free;
         self.judge
             .unless(is_soon, "a caller waits too long for what is free");
-        // One waits while a claim of its process that has failed, and has its lock all the same, is released.
-        let may_wait = |begun| self.setup.faults.unclear > 0 || self.now - begun <= self.setup.most_free;
-        let are_short = self.attempts().all(may_wait);
-        self.judge.unless(are_short, "a single attempt waits too long");
         let is_end = |own: &&Awaited| own.cell.role == Role::End;
         let ends = self
             .alive()
@@ -254,15 +250,40 @@ impl World<'_> {
             .unless(!is_stuck, "nothing happens for long, and a caller waits");
     }
 
-    /// When the single attempts that wait have begun.
-    fn attempts(&self) -> impl Iterator<Item = Time> {
+    /// Judges what still waits when all that was due is done.
+    pub(crate) fn judge_limits(&mut self) {
+        let breach = self
+            .waiting()
+            .find_map(|(options, waits)| self.breach_of_wait(options, waits));
+        if let Some(breach) = breach {
+            self.judge.fails(breach);
+        }
+    }
+
+    /// The callers that wait, with their options.
+    fn waiting(&self) -> impl Iterator<Item = (&Caller, &Waits)> {
         self.alive().flat_map(move |(number, process)| {
             let callers = process.callers.iter().enumerate();
             callers.filter_map(move |(caller, state)| match state {
-                State::Waits(waits) if self.setup.caller(number, caller).is_try => Some(waits.begun),
+                State::Waits(waits) => Some((self.setup.caller(number, caller), waits)),
                 _ => None,
             })
         })
+    }
+
+    /// Whether a call lasts too long, whatever is free.
+    fn breach_of_wait(&self, options: &Caller, waits: &Waits) -> Option<&'static str> {
+        // What has happened by then has its consequences by now.
+        let by = Time(self.now.0 - self.setup.most_free);
+        // A single attempt waits while a claim of its process is released that has its lock although its command has failed.
+        let may_wait = !options.is_try || self.setup.faults.unclear > 0;
+        if waits.begun >= by {
+            None
+        } else if waits.has_heard && !self.is_of_period(options, waits.begun, by.0 / MS) {
+            Some("a caller waits beyond its period")
+        } else {
+            (!may_wait).then_some("a single attempt waits too long")
+        }
     }
 
     /// Whether an operator has released one of these locks, and this process cannot know that yet.
