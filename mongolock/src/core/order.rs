@@ -193,3 +193,138 @@ impl Others {
 pub(super) fn part_of((least, most): (Span, Span), luck: f64) -> Span {
     least + ((most - least) as f64 * luck) as Span
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Time {
+        Time(ms * MS)
+    }
+
+    /// A process whose slot has its number of milliseconds.
+    fn rival(slot: u8) -> (Mark, Span) {
+        (Some([slot; 6]), Span::from(slot) * MS)
+    }
+
+    /// These processes acquire the lock one after the other, when this one waits or does not.
+    fn acquired_by(order: &mut Order, slots: &[u8], waits: bool) {
+        for slot in slots {
+            order.acquired_by(at(0), rival(*slot), waits);
+        }
+    }
+
+    /// The slot in milliseconds, if this number of permits is free.
+    fn slot(order: &Order, free: usize) -> f64 {
+        let slot = i32::try_from(order.time_slot(1.0, free)).unwrap();
+        f64::from(slot) / 1000.0
+    }
+
+    #[test]
+    fn the_process_that_acquired_least_recently_goes_first() {
+        let mut order = Order::default();
+        assert_eq!((order.active(), slot(&order, 1)), (0, 0.0));
+        acquired_by(&mut order, &[1, 2, 3], false);
+        order.acquired(at(0));
+        assert_eq!([1, 2, 3, 4].map(|free| slot(&order, free)), [6.0, 3.0, 1.0, 0.0]);
+        acquired_by(&mut order, &[1], false);
+        assert_eq!(slot(&order, 1), 5.0, "it goes after this one now");
+        acquired_by(&mut order, &[2], false);
+        assert_eq!(slot(&order, 1), 3.0);
+        acquired_by(&mut order, &[45, 3], false);
+        order.acquired(at(0));
+        assert_eq!(slot(&order, 1), 50.0, "the longest time");
+    }
+
+    #[test]
+    fn a_process_that_leaves_its_slots_unused_no_longer_counts() {
+        let mut order = Order::default();
+        acquired_by(&mut order, &[1, 2, 3], false);
+        order.acquired(at(0));
+        // The first of them uses its own slot, and then only slots of others.
+        acquired_by(&mut order, &[1; 6], false);
+        assert_eq!((order.active(), slot(&order, 1)), (3, 5.0));
+        acquired_by(&mut order, &[1], false);
+        assert_eq!((order.active(), slot(&order, 1)), (2, 3.0), "after six slots");
+        acquired_by(&mut order, &[1; 2], false);
+        assert_eq!(order.active(), 2);
+        acquired_by(&mut order, &[1], false);
+        assert_eq!(
+            order.active(),
+            1,
+            "three slots suffice when another one does not count"
+        );
+        acquired_by(&mut order, &[2], false);
+        assert_eq!(order.active(), 2, "it counts again");
+        // This process acquires the lock before both of them.
+        order.acquired(at(0));
+        (0..2).for_each(|_| order.acquired(at(0)));
+        assert_eq!(order.active(), 2);
+        order.acquired(at(0));
+        assert_eq!(order.active(), 0);
+    }
+
+    #[test]
+    fn a_process_without_a_place_spreads_its_requests_more_widely_the_more_others_are_faster() {
+        let mut order = Order::default();
+        acquired_by(&mut order, &[1, 2, 3], true);
+        assert_eq!([1, 2].map(|free| slot(&order, free)), [6.0, 3.0]);
+        acquired_by(&mut order, &[1; 3], true);
+        assert_eq!(slot(&order, 1), 0.75, "the same process was faster again");
+        acquired_by(&mut order, &[1], true);
+        assert_eq!(slot(&order, 1), 0.0);
+        acquired_by(&mut order, &[2, 2, 2, 2, 2], true);
+        assert!(!order.is_far(101 * MS), "nine times");
+        acquired_by(&mut order, &[2], true);
+        assert!(order.is_far(101 * MS) && !order.is_far(100 * MS));
+        order.acquired(at(0));
+        assert!(!order.is_far(101 * MS));
+    }
+
+    #[test]
+    fn a_process_yields_after_each_turn_to_its_rivals() {
+        let mut order = Order::default();
+        acquired_by(&mut order, &[1], false);
+        assert_eq!(order.released(at(0), 0.0), at(15), "the shortest time");
+        acquired_by(&mut order, &[20, 25], false);
+        assert!(!order.yields);
+        assert_eq!(order.released(at(0), 0.0), at(51), "their slots and its own");
+        assert!(order.yields);
+        order.ends_yielding(at(9));
+        for _ in 0..8 {
+            // They had no time.
+            order.released(at(0), 0.0);
+            order.ends_yielding(at(8));
+        }
+        for _ in 0..4 {
+            order.released(at(0), 0.0);
+            order.ends_yielding(at(9));
+        }
+        assert!(order.active() == 3 && !order.yields);
+        order.released(at(0), 0.0);
+        order.ends_yielding(at(9));
+        assert_eq!(order.active(), 0, "none of them has used six slots");
+        assert_eq!(order.released(at(499), 0.0), at(529), "others were there");
+    }
+
+    #[test]
+    fn a_process_that_was_alone_for_long_yields_once() {
+        let mut order = Order::default();
+        order.acquired(at(0));
+        assert_eq!(order.released(at(160), 0.5), at(160));
+        assert!(!order.yields);
+        assert_eq!(order.released(at(161), 0.5), at(165));
+        assert!(order.yields);
+        assert_eq!(order.released(at(321), 0.5), at(321), "it was alone since then");
+        order.acquired(at(421));
+        assert!(!order.yields);
+        assert_eq!(order.released(at(422), 0.0), at(425));
+        order.acquired(at(523));
+        assert_eq!(order.released(at(683), 0.0), at(683), "it had not used the lock");
+        acquired_by(&mut order, &[1], false);
+        for _ in 0..7 {
+            order.acquired(at(0));
+        }
+        assert!(order.has_rivals(at(499)) && !order.has_rivals(at(500)));
+    }
+}

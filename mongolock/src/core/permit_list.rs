@@ -113,3 +113,58 @@ impl PermitList {
         (start..width).chain(0..start.min(width)).find(may_be_free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::slab::Slab;
+    use super::*;
+
+    #[test]
+    fn the_permits_of_a_semaphore_are_chosen_by_what_is_known_of_them() {
+        let mut slab = Slab::default();
+        let (own, other) = (slab.insert(()), slab.insert(()));
+        let mut list = PermitList::default();
+        assert!(list.is_of_lock() && list.is_full() && list.free() == 1);
+        list.widen(1);
+        assert_eq!(list.choose(1, false, 0), Some(0), "there is only one");
+        list.widen(4);
+        list.widen(2);
+        assert!(!list.is_of_lock() && !list.is_full() && list.get(4).is_none());
+        assert_eq!(
+            (list.free(), list.choose(4, true, 2), list.choose(4, false, 2)),
+            (4, Some(2), None)
+        );
+        assert_eq!(list.choose(3, true, 3), Some(0), "not beyond the width");
+        assert_eq!(list.choose(9, true, 4), Some(0), "nor beyond the end");
+        list.set(1, PermitState::Own(own));
+        list.set(2, PermitState::Own(other));
+        list.set_taken([0, 1].into_iter());
+        assert_eq!(
+            [0, 1, 2, 3].map(|number| list.get(number).unwrap()),
+            [
+                PermitState::Taken,
+                PermitState::Own(own),
+                PermitState::Own(other),
+                PermitState::Free,
+            ]
+        );
+        assert_eq!(
+            (list.free(), list.choose(4, false, 0), list.choose(3, true, 0)),
+            (1, Some(3), None)
+        );
+        assert!(!list.is_full() && !list.are_others_own() && list.owners(2).is_none());
+        list.set_if_of(1, other, PermitState::Free);
+        list.set_if_of(2, other, PermitState::Unknown);
+        list.set_unless_own(1, PermitState::Free);
+        assert_eq!(
+            (list.get(1), list.get(2)),
+            (Some(PermitState::Own(own)), Some(PermitState::Unknown))
+        );
+        [0, 3].map(|number| list.set(number, PermitState::Own(other)));
+        assert!(list.are_others_own());
+        assert_eq!(list.owners(2).unwrap().collect::<Vec<_>>(), [other, own]);
+        assert!(list.owners(3).is_none());
+        list.set(2, PermitState::Taken);
+        assert!(list.is_full() && list.free() == 1);
+    }
+}

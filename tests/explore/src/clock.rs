@@ -24,7 +24,9 @@ impl World<'_> {
         self.network
             .retain(|message| !message.is_command() || message.until > now);
         // The engines end what has had no reply.
-        let (over, kept): (Vec<Kept>, _) = self.kept.iter().partition(|kept| kept.until <= now);
+        let (over, kept): (Vec<Kept>, _) = std::mem::take(&mut self.kept)
+            .into_iter()
+            .partition(|kept| kept.until <= now);
         self.kept = kept;
         for Kept {
             process,
@@ -53,5 +55,6 @@ impl World<'_> {
             }
         }
         self.judge_limits();
+        self.judge_renewals();
     }
 }

@@ -367,7 +367,7 @@ impl World<'_> {
     }
 
     /// Whether a renewal of this process has no reply yet, or need not have been sent. A command that has failed is under way no longer.
-    fn is_being_renewed(&self, number: usize, holds: &Holds) -> bool {
+    pub(crate) fn is_being_renewed(&self, number: usize, holds: &Holds) -> bool {
         let faults = &self.setup.faults;
         let failed = faults.unclear
             + faults.blocked

@@ -3,6 +3,7 @@
 
 mod cases;
 mod clock;
+mod commands;
 mod copies;
 #[path = "../../../mongolock/src/core/mod.rs"]
 #[allow(

@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) has_ghosts: bool,
     /// Whether the server refuses one command, and no other fault occurs.
     pub(crate) is_refused_once: bool,
+    /// Whether each lease is renewed when a third of it is over: each process has one caller, and nothing but crashes goes wrong.
+    pub(crate) renews_in_time: bool,
     /// A command takes effect within this time, or never; `None`: within its limit after its end in the process.
     pub(crate) latest: Option<Span>,
 }
@@ -206,6 +208,10 @@ impl Caller {
         }
     }
 
+    fn may_commit(&self) -> bool {
+        self.ends.iter().any(|end| matches!(end, Finish::Commit { .. }))
+    }
+
     /// The caller of these words, which are joined by hyphens.
     fn of(words: &str) -> Self {
         words.split('-').fold(PLAIN, Self::with)
@@ -289,6 +295,14 @@ impl Setup {
             again: false,
             most_free: most_free(&processes, &faults),
             most_end: most_end(&faults),
+            renews_in_time: processes
+                .iter()
+                .all(|callers| callers.len() == 1 && !callers[0].may_commit())
+                && Faults {
+                    holds: 0,
+                    crashes: 0,
+                    ..faults
+                } == Faults::default(),
             latest: Some(LATEST),
             is_refused_once: faults == Faults::of("refused"),
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,

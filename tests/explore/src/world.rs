@@ -56,13 +56,29 @@ pub(crate) struct Deceived {
 }
 
 /// A command that an engine keeps until then, or until its reply.
-#[derive(Debug, Clone, Copy, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) process: usize,
     pub(crate) flight: Key,
+    pub(crate) sent: Time,
     pub(crate) until: Time,
     pub(crate) is_look: bool,
     pub(crate) is_renewal: bool,
+    pub(crate) rows: Arc<[Row]>,
+}
+
+/// Its rows follow from the claims of its process.
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (
+            self.process,
+            self.flight,
+            self.until,
+            self.is_look,
+            self.is_renewal,
+        )
+            .hash(state);
+    }
 }
 
 /// The handle of a detached lease.
@@ -195,6 +211,7 @@ impl<'a> World<'a> {
         match effect {
             Effect::Run(flight, rows, order, limit) => {
                 self.ends_deception(&rows);
+                self.judge_command(number, &rows);
                 let mut hasher = Relative::new(self.now);
                 format!("{rows:?}{order:?}").hash(&mut hasher);
                 let body = Body::Rows(rows.into(), order, hasher.finish());
@@ -227,12 +244,18 @@ impl<'a> World<'a> {
             matches!(body, Body::Looks(_)),
         );
         let renews = |row: &Row| matches!(row.then, Then::Renew { .. });
+        let rows = match &body {
+            Body::Rows(rows, ..) => Arc::clone(rows),
+            _ => Arc::default(),
+        };
         self.kept.push(Kept {
             process: number,
             flight,
+            sent: self.now,
             until,
             is_look,
-            is_renewal: matches!(&body, Body::Rows(rows, ..) if rows.iter().any(renews)),
+            is_renewal: rows.iter().any(renews),
+            rows,
         });
         let latest = self.setup.latest.unwrap_or(limit + span(NO_REPLY) + limit);
         self.post(number, flight, latest, body);
