@@ -54,3 +54,68 @@ impl Places {
         has_place && own.iter().chain(&alone).sum::<usize>() + reserved < self.total
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: InFlight = [[0; 4]; 2];
+
+    /// How many commands of this lane may be sent while these are in flight.
+    fn room(pool: usize, lane: Lane, [is_alone, is_single]: [bool; 2], mut in_flight: InFlight) -> usize {
+        let places = Places::of_pool(pool);
+        (0..)
+            .take_while(|_| {
+                let has_room = places.have_room(lane, is_alone, is_single, in_flight);
+                in_flight[usize::from(is_alone)][lane as usize] += 1;
+                has_room
+            })
+            .count()
+    }
+
+    /// The numbers for each lane.
+    fn rooms(pool: usize, how: [bool; 2], in_flight: InFlight) -> [usize; 4] {
+        [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks].map(|lane| room(pool, lane, how, in_flight))
+    }
+
+    #[test]
+    fn each_lane_has_room_for_some_commands() {
+        let [plain, alone, single] = [[false, false], [true, false], [false, true]];
+        assert_eq!(rooms(16, plain, NONE), [2, 4, 4, 1]);
+        assert_eq!(rooms(16, alone, NONE), [2, 2, 2, 2]);
+        assert_eq!(rooms(16, single, NONE), [1; 4]);
+        assert_eq!(rooms(16, plain, [[0; 4], [2; 4]]), [2, 4, 4, 1]);
+        assert_eq!(
+            rooms(16, plain, [[1, 0, 0, 0], [0; 4]]),
+            [1; 4],
+            "leases are renewed"
+        );
+        assert_eq!(rooms(16, plain, [[1, 1, 1, 0], [0; 4]]), [1, 0, 0, 1]);
+        for (pool, most) in [
+            (12, [2, 4, 4, 1]),
+            (11, [2, 2, 4, 1]),
+            (7, [2, 2, 3, 1]),
+            (6, [1; 4]),
+        ] {
+            assert_eq!(rooms(pool, plain, NONE), most, "a pool of {pool}");
+        }
+    }
+
+    /// Other lanes leave connections for renewals, and all of them some for a stream and an operator.
+    #[test]
+    fn a_small_pool_has_room_for_renewals() {
+        let plain = [false; 2];
+        assert_eq!(rooms(8, plain, [[0, 2, 0, 0], [0; 4]]), [2, 0, 2, 1]);
+        assert_eq!(rooms(8, plain, [[0, 2, 2, 0], [0; 4]]), [2, 0, 0, 0]);
+        assert_eq!(rooms(8, plain, [[0, 0, 1, 0], [0, 0, 2, 0]]), [2, 1, 1, 1]);
+        for pool in [3, 4] {
+            assert_eq!(rooms(pool, plain, NONE), [1; 4]);
+            assert_eq!(rooms(pool, plain, [[0, 0, 1, 0], [0; 4]]), [1, 0, 0, 0]);
+        }
+        for pool in [1, 2] {
+            assert_eq!(room(pool, Lane::Claims, plain, NONE), 1);
+        }
+        assert_eq!(rooms(1, plain, [[0, 0, 1, 0], [0; 4]]), [0; 4]);
+        assert!(!Places::may_listen(2) && Places::may_listen(3));
+    }
+}
