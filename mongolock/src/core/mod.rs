@@ -227,3 +227,6 @@ impl Claim {
         times.into_iter().flatten().filter(is_to_come).min()
     }
 }
+
+#[cfg(test)]
+mod tests;
