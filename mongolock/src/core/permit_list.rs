@@ -160,7 +160,9 @@ mod tests {
             (list.get(1), list.get(2)),
             (Some(PermitState::Own(own)), Some(PermitState::Unknown))
         );
-        [0, 3].map(|number| list.set(number, PermitState::Own(other)));
+        for number in [0, 3] {
+            list.set(number, PermitState::Own(other));
+        }
         assert!(list.are_others_own());
         assert_eq!(list.owners(2).unwrap().collect::<Vec<_>>(), [other, own]);
         assert!(list.owners(3).is_none());

@@ -191,7 +191,9 @@ fn renewals_go_together_that_are_due_within_a_twelfth_of_a_lease() {
 #[test]
 fn a_renewal_whose_document_is_blocked_goes_alone_until_it_succeeds() {
     let mut world = World::new();
-    ["a", "b"].map(|name| world.acquires(name, RULES));
+    for name in ["a", "b"] {
+        world.acquires(name, RULES);
+    }
     world.until(4000);
     world.fails(FaultKind::Blocked);
     assert_eq!(world.names(), ["a", "b"], "each alone");
@@ -218,7 +220,9 @@ fn a_renewal_whose_document_is_blocked_goes_alone_until_it_succeeds() {
 #[test]
 fn renewals_whose_connection_was_cut_are_repeated_together() {
     let mut world = World::new();
-    ["a", "b"].map(|name| world.acquires(name, RULES));
+    for name in ["a", "b"] {
+        world.acquires(name, RULES);
+    }
     world.until(4000);
     world.fails(FaultKind::Failed);
     world.until(4099);
