@@ -227,6 +227,3 @@ impl Claim {
         times.into_iter().flatten().filter(is_to_come).min()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,7 @@ use crate::cases::{self, Case};
 use crate::copies;
 use crate::core::MS;
 use crate::search::{self, Found};
+use crate::times;
 
 /// The number of cases that run at a time.
 const AT_A_TIME: usize = 2;
@@ -58,6 +59,13 @@ pub fn run(arguments: &[String]) -> ExitCode {
     if filter.is_none_or(|filter| "copies".contains(filter.as_str())) {
         number += 1;
         failed += usize::from(!copies_have_ids_of_their_own());
+    }
+    let is_asked = |(name, _): &&(&str, fn())| filter.is_none_or(|filter| name.contains(filter.as_str()));
+    for (name, ask) in times::ALL.iter().filter(is_asked) {
+        number += 1;
+        // It panics if something is different.
+        ask();
+        println!("{name:<104}  all of it holds");
     }
     println!("{} cases passed, {failed} failed", number - failed);
     ExitCode::from(u8::from(failed > 0))

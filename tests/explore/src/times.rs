@@ -1,0 +1,323 @@
+//! One core: which commands it sends, what it says, and exactly when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::core::{
+    CallFailure, Cause, Conf, Core, Effect, Ending, Event, FaultKind, Join, Key, LossReason, Luck, MS,
+    Notice, Places, Rules, Span, Time, Wanted, span,
+};
+use crate::network::fault;
+use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, When};
+use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
+
+/// What is asked, with a name for each.
+pub(crate) const ALL: [(&str, fn()); 7] = [
+    (
+        "renewals go together that are due within a twelfth of a lease",
+        renewals_go_together,
+    ),
+    (
+        "a renewal whose document is blocked goes alone until it succeeds",
+        a_blocked_renewal_goes_alone,
+    ),
+    (
+        "renewals whose connection was cut are repeated together",
+        renewals_are_repeated,
+    ),
+    (
+        "a lease is renewed no longer than its hold may last",
+        a_lease_that_may_last_for_some_time,
+    ),
+    ("a lease ends that is not renewed", a_lease_without_a_renewal),
+    (
+        "a call says for how long its lock has had no reply",
+        a_call_without_a_reply,
+    ),
+    (
+        "a call without a limit ends when there is no reply for a minute",
+        a_call_without_a_limit,
+    ),
+];
+
+const RULES: Rules = Rules {
+    expiry: 12_000,
+    renew_every: 4_000,
+    max_hold: None,
+    min_hold: 0,
+    once: None,
+};
+
+struct Counter(u64);
+
+impl Luck for Counter {
+    fn id(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+
+    fn chance(&mut self) -> u64 {
+        1
+    }
+}
+
+/// A core, documents, the commands that have no reply yet, and what the callers were notified of.
+struct One {
+    core: Core<u32>,
+    now: Time,
+    luck: Counter,
+    documents: BTreeMap<Name, Document>,
+    sent: VecDeque<(Key, Vec<Row>, Span)>,
+    told: Vec<Notice>,
+}
+
+impl One {
+    fn new() -> Self {
+        let conf = Conf {
+            mark: [1; 6],
+            owner: "anna".into(),
+            may_listen: false,
+            margin: 0,
+            retry: (50 * MS, 1000 * MS),
+            places: Places::of_pool(16),
+        };
+        Self {
+            core: Core::new(conf, Time(0)),
+            now: Time(0),
+            luck: Counter(0),
+            documents: BTreeMap::new(),
+            sent: VecDeque::new(),
+            told: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, event: Event<u32>) {
+        self.core.handle(self.now, &mut self.luck, event);
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Run(key, rows, _, limit) => self.sent.push_back((key, rows, limit)),
+                Effect::Notify(_, notice) => self.told.push(notice),
+                _ => {}
+            }
+        }
+    }
+
+    /// The time goes on until then, and what is due happens.
+    fn until(&mut self, ms: Ms) {
+        let end = Time(ms * MS);
+        while let Some(at) = self.core.next_due().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            self.feed(Event::Tick);
+        }
+        self.now = end;
+    }
+
+    fn run(&mut self, row: &Row) -> Reply {
+        let (now, mut document) = (self.now.0 / MS, self.documents.remove(&row.name));
+        let is_applied = protocol::apply(row, &mut document, now).ok();
+        let sight = document.clone().map(|document| Sight {
+            document,
+            now: Some(now),
+        });
+        self.documents
+            .extend(document.map(|document| (row.name.clone(), document)));
+        Reply { is_applied, sight }
+    }
+
+    /// The first command takes effect, and its reply arrives; or it fails.
+    fn ends(&mut self, failed: Option<FaultKind>) {
+        let (key, rows, _) = self.sent.pop_front().expect("a command was sent");
+        let result = match failed {
+            Some(kind) => Err(fault(kind, true)),
+            None => Ok(rows.iter().map(|row| self.run(row)).collect()),
+        };
+        self.feed(Event::Ran(key, result));
+    }
+
+    fn calls(&mut self, rules: Rules, name: &str, limit: Option<Ms>) {
+        let (limit, is_try, is_inside_hold) = (limit.map(|limit| limit * MS), false, false);
+        let join = Join {
+            limit,
+            is_try,
+            is_inside_hold,
+            cell: 0,
+        };
+        self.feed(Event::Join(Wanted::Lock(name.into()), rules, join));
+    }
+
+    /// Acquires these locks. Returns the hold of the last one.
+    fn acquires(&mut self, rules: Rules, names: &[&str]) -> Key {
+        let holds = names.iter().map(|name| {
+            self.calls(rules, name, None);
+            self.ends(None);
+            match self.told.pop() {
+                Some(Notice::Held(hold, _, until)) => {
+                    assert_eq!(until - self.now, 11_878 * MS, "the lease without its margin");
+                    hold
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        holds.last().expect("there are names")
+    }
+
+    /// The names in each command that is sent by then, and by no earlier millisecond.
+    fn sent_at(&mut self, ms: Ms) -> Vec<String> {
+        let before = self.sent.len();
+        self.until(ms - 1);
+        assert_eq!(self.sent.len(), before, "before {ms} ms");
+        self.until(ms);
+        let names = |rows: &Vec<Row>| rows.iter().map(|row| &*row.name).collect::<Vec<_>>().join(" ");
+        self.sent.iter().map(|(_, rows, _)| names(rows)).collect()
+    }
+
+    /// When the call fails, which is at this time, and no earlier.
+    fn failure_at(&mut self, ms: Ms) -> CallFailure {
+        self.until(ms - 1);
+        assert!(self.told.is_empty(), "before {ms} ms");
+        self.until(ms);
+        match self.told.pop() {
+            Some(Notice::Failed(failure)) => *failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A program of another kind has this lock for long.
+    fn is_held_by_another(&mut self, name: &str) {
+        let (id, expiry, tokens) = ("bert".into(), 1_000_000, 1);
+        let reply = self.run(&Row {
+            name: name.into(),
+            when: When::Free { margin: 0 },
+            then: Then::Claim { id, expiry, tokens },
+        });
+        assert_eq!(reply.is_applied, Some(true));
+    }
+}
+
+fn renewals_go_together() {
+    let mut one = One::new();
+    for (name, at) in [("a", 0), ("b", 1000), ("c", 1001)] {
+        one.until(at);
+        one.acquires(RULES, &[name]);
+    }
+    assert_eq!(one.sent_at(4000), ["a b"]);
+    assert_eq!(one.sent[0].2, 2000 * MS, "the limit is a sixth of the lease");
+    one.ends(None);
+    assert!(matches!(one.told[..], [Notice::Extended(end), _] if end == Time(15_878 * MS)));
+    assert_eq!(one.sent_at(5001), ["c"]);
+    one.ends(None);
+    assert_eq!(one.sent_at(8000), ["a b"]);
+}
+
+fn a_blocked_renewal_goes_alone() {
+    let mut one = One::new();
+    one.acquires(RULES, &["a", "b"]);
+    assert_eq!(one.sent_at(4000), ["a b"]);
+    one.ends(Some(FaultKind::Blocked));
+    one.ends(None);
+    one.ends(Some(FaultKind::Blocked));
+    for at in (4100..8000).step_by(100) {
+        assert_eq!(one.sent_at(at), ["b"]);
+        one.ends(Some(FaultKind::Blocked));
+    }
+    let mut sent = one.sent_at(8000);
+    sent.sort();
+    assert_eq!(sent, ["a", "b"], "each alone");
+    one.ends(None);
+    one.ends(None);
+    assert_eq!(one.sent_at(12_000), ["a b"]);
+}
+
+fn renewals_are_repeated() {
+    let mut one = One::new();
+    one.acquires(RULES, &["a", "b"]);
+    assert_eq!(one.sent_at(4000), ["a b"]);
+    one.ends(Some(FaultKind::Failed));
+    assert_eq!(one.sent_at(4100), ["a b"]);
+}
+
+fn a_lease_that_may_last_for_some_time() {
+    // What may have been renewed later is released, when the server has ended it.
+    for (late, is_released) in [(500, false), (501, true)] {
+        let mut one = One::new();
+        let max_hold = Some(5000);
+        one.acquires(Rules { max_hold, ..RULES }, &["a"]);
+        one.until(4000 + late);
+        one.ends(None);
+        one.until(15_877);
+        assert!(matches!(one.told[..], [Notice::Extended(_)]) && one.sent.is_empty());
+        one.until(15_878);
+        assert!(matches!(one.told[..], [_, Notice::Lost(LossReason::Expired)]));
+        assert_eq!(one.sent_at(16_000).len(), usize::from(is_released));
+    }
+}
+
+fn a_lease_without_a_renewal() {
+    let mut one = One::new();
+    one.acquires(RULES, &["a"]);
+    for at in [4000, 6100, 8200, 10_300] {
+        assert_eq!(one.sent_at(at), ["a"]);
+        one.sent.clear();
+    }
+    assert_eq!(one.sent_at(12_000), ["a"]);
+    assert!(matches!(one.sent[0].1[0].then, Then::End { .. }));
+    assert!(matches!(one.told[..], [Notice::Lost(LossReason::Expired)]));
+}
+
+fn a_call_without_a_reply() {
+    let failure = |last_reply: Ms| {
+        let mut one = One::new();
+        one.is_held_by_another("a");
+        one.calls(RULES, "a", Some(3000));
+        let mut asked = 3000;
+        for at in 0..3000 {
+            one.until(at);
+            while at <= last_reply && !one.sent.is_empty() {
+                one.ends(None);
+            }
+            asked = if one.sent.is_empty() { 3000 } else { asked.min(at) };
+        }
+        let failure = one.failure_at(3000);
+        let (cause, is_seen) = (failure.cause, failure.seen.is_some());
+        assert_eq!((cause, is_seen), (Cause::Timeout, last_reply >= 0));
+        (failure.silent_for, (3000 - asked) * MS)
+    };
+    assert_eq!(failure(-1).0, Span::MAX, "there was never a reply");
+    assert_eq!(failure(3000).0, 0);
+    let (silent_for, since) = failure(1000);
+    assert!(since > 0);
+    assert_eq!(silent_for, since, "since the first request without a reply");
+    // A release has no reply, for which the call waits.
+    let mut one = One::new();
+    let hold = one.acquires(RULES, &["a"]);
+    let min_hold = 1;
+    one.calls(Rules { min_hold, ..RULES }, "a", Some(3000));
+    one.until(1000);
+    one.feed(Event::End(hold, Ending::Release, Some(0)));
+    assert_eq!(one.failure_at(3000).silent_for, 2000 * MS);
+    let limit = span(RELEASE_REPLY_LIMIT) / MS;
+    one.until(1000 + limit - 1);
+    assert!(one.told.is_empty());
+    one.until(1000 + limit);
+    assert!(
+        matches!(one.told[..], [Notice::Ended(Err(None))]),
+        "its holder learns that"
+    );
+}
+
+fn a_call_without_a_limit() {
+    let minute = span(REQUEST_LIMIT) / MS;
+    for last_reply in [-1, 70_000] {
+        let (mut one, mut replied) = (One::new(), 0);
+        one.is_held_by_another("a");
+        one.calls(RULES, "a", None);
+        while one.now.0 < last_reply * MS {
+            let due = one.core.next_due().expect("it asks again");
+            one.until(due.0 / MS + 1);
+            while !one.sent.is_empty() {
+                one.ends(None);
+                replied = one.now.0 / MS;
+            }
+        }
+        assert_eq!(one.failure_at(replied + minute).cause, Cause::Unanswered);
+    }
+}
