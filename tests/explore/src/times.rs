@@ -7,36 +7,21 @@ use crate::core::{
     Notice, Places, Rules, Span, Time, Wanted, span,
 };
 use crate::network::fault;
-use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, When};
+use crate::protocol::{self, Document, Id, IdKind, Ms, Name, Reply, Row, Sight, Then, Value, When};
 use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
 
 /// What is asked, with a name for each.
-pub(crate) const ALL: [(&str, fn()); 7] = [
-    (
-        "renewals go together that are due within a twelfth of a lease",
-        renewals_go_together,
-    ),
-    (
-        "a renewal whose document is blocked goes alone until it succeeds",
-        a_blocked_renewal_goes_alone,
-    ),
-    (
-        "renewals whose connection was cut are repeated together",
-        renewals_are_repeated,
-    ),
-    (
-        "a lease is renewed no longer than its hold may last",
-        a_lease_that_may_last_for_some_time,
-    ),
-    ("a lease ends that is not renewed", a_lease_without_a_renewal),
-    (
-        "a call says for how long its lock has had no reply",
-        a_call_without_a_reply,
-    ),
-    (
-        "a call without a limit ends when there is no reply for a minute",
-        a_call_without_a_limit,
-    ),
+pub(crate) const ALL: [(&str, fn()); 10] = [
+    ("renewals that go together", renewals_go_together),
+    ("a renewal that is blocked", a_blocked_renewal_goes_alone),
+    ("renewals that are repeated", renewals_are_repeated),
+    ("a lease with a longest hold", a_lease_that_may_last_for_some_time),
+    ("a lease without a renewal", a_lease_without_a_renewal),
+    ("a call without a reply", a_call_without_a_reply),
+    ("a call without a limit", a_call_without_a_limit),
+    ("a lock that is handed over", a_lock_is_handed_over),
+    ("pauses without a change stream", the_pauses_grow),
+    ("the limit of a claim", a_claim_has_a_limit),
 ];
 
 const RULES: Rules = Rules {
@@ -56,7 +41,7 @@ impl Luck for Counter {
     }
 
     fn chance(&mut self) -> u64 {
-        1
+        0x9e37_79b9_7f4a_7c15
     }
 }
 
@@ -103,7 +88,10 @@ impl One {
 
     /// The time goes on until then, and what is due happens.
     fn until(&mut self, ms: Ms) {
-        let end = Time(ms * MS);
+        self.until_time(Time(ms * MS));
+    }
+
+    fn until_time(&mut self, end: Time) {
         while let Some(at) = self.core.next_due().filter(|at| *at <= end) {
             self.now = at.max(self.now);
             self.feed(Event::Tick);
@@ -158,6 +146,34 @@ impl One {
             }
         });
         holds.last().expect("there are names")
+    }
+
+    /// The hold that a caller has just got.
+    fn hold(&mut self) -> Option<Key> {
+        let hold = |notice| match notice {
+            Notice::Held(hold, ..) => Some(hold),
+            _ => None,
+        };
+        self.told.drain(..).find_map(hold)
+    }
+
+    fn until_sent(&mut self) {
+        while self.sent.is_empty() {
+            let due = self.core.next_due().expect("something is due");
+            self.now = due.max(self.now);
+            self.feed(Event::Tick);
+        }
+    }
+
+    /// The next hold, if each command has its reply at once.
+    fn waits_for_hold(&mut self) -> Key {
+        loop {
+            self.until_sent();
+            self.ends(None);
+            if let Some(hold) = self.hold() {
+                return hold;
+            }
+        }
     }
 
     /// The names in each command that is sent by then, and by no earlier millisecond.
@@ -320,4 +336,120 @@ fn a_call_without_a_limit() {
         }
         assert_eq!(one.failure_at(replied + minute).cause, Cause::Unanswered);
     }
+}
+
+fn a_lock_is_handed_over() {
+    let plain = |ends: &[Ms]| hands_over(false, [RULES; 3], ends);
+    assert_eq!(plain(&[159]), [true]);
+    assert_eq!(plain(&[160]), [false]);
+    assert_eq!(plain(&[100, 159]), [true, true]);
+    assert_eq!(plain(&[100, 160]), [true, false]);
+    let min_hold = 1;
+    let other = Rules { min_hold, ..RULES };
+    assert_eq!(
+        hands_over(false, [RULES, RULES, other], &[1]),
+        [false],
+        "it has other options"
+    );
+    assert_eq!(hands_over(false, [other; 3], &[1]), [false], "it has a minimum");
+    let beside_others = |ends: &[Ms]| hands_over(true, [RULES; 3], ends);
+    assert_eq!(beside_others(&[19]), [true]);
+    assert_eq!(beside_others(&[20]), [false]);
+    assert_eq!(
+        beside_others(&[1, 4]),
+        [true, true],
+        "a call that came soon after the turn began"
+    );
+    assert_eq!(beside_others(&[1, 5]), [true, false], "one that came later");
+}
+
+/// Whether the second caller hands its lock over when it ends its hold after this time, and so on; there is one more caller then.
+fn hands_over(has_rival: bool, rules: [Rules; 3], ends: &[Ms]) -> Vec<bool> {
+    let mut one = One::new();
+    if has_rival {
+        one.is_held_by_another("a");
+    }
+    for own in rules {
+        one.calls(own, "a", None);
+    }
+    if has_rival {
+        one.ends(None);
+        one.documents.clear();
+    }
+    let first = one.waits_for_hold();
+    one.feed(Event::End(first, Ending::Release, None));
+    let mut hold = Some(one.waits_for_hold());
+    let begun = one.now;
+    let hands_over = |after: &Ms| {
+        one.until_time(begun + after * MS);
+        let present = hold.take().expect("the lock was handed over");
+        one.feed(Event::End(present, Ending::Release, None));
+        hold = one.hold();
+        one.calls(rules[0], "a", None);
+        hold.is_some()
+    };
+    ends.iter().map(hands_over).collect()
+}
+
+fn the_pauses_grow() {
+    let mut one = One::new();
+    one.is_held_by_another("a");
+    one.calls(RULES, "a", None);
+    let pauses = |one: &mut One, number: usize| -> Vec<Span> {
+        let pause = |_| {
+            let begun = one.now;
+            one.ends(None);
+            one.until_sent();
+            one.now - begun
+        };
+        (0..number).map(pause).collect()
+    };
+    // Each is at the same place between the shortest and the longest one, because the random number is the same.
+    let own = pauses(&mut one, 6);
+    assert!(own[0] > 50 * MS && own[0] < 100 * MS);
+    let expected = |longest: Span| 50 * MS + (own[0] - 50 * MS) * (longest - 50) / 50;
+    for (pause, longest) in own.iter().zip([100, 200, 400, 800, 1000, 1000]) {
+        assert!((pause - expected(longest)).abs() < 20, "{own:?}");
+    }
+    // Another process of this library has it now: the pauses grow anew.
+    let id = Id::drawn([2; 6], IdKind::Single, 5, 7).text("carl");
+    one.documents.get_mut("a").expect("it is held").lock_id = Value::Text(id);
+    for (pause, longest) in pauses(&mut one, 3).iter().zip([200, 400, 800]) {
+        assert!((pause - expected(longest)).abs() < 20, "{pause}");
+    }
+}
+
+fn a_claim_has_a_limit() {
+    let mut one = One::new();
+    one.calls(RULES, "a", Some(3000));
+    one.calls(RULES, "b", None);
+    one.until(2000);
+    let (limit, is_try, is_inside_hold) = (None, false, false);
+    let join = Join {
+        limit,
+        is_try,
+        is_inside_hold,
+        cell: 0,
+    };
+    one.feed(Event::Join(
+        Wanted::All(vec!["c".into(), "d".into()]),
+        RULES,
+        join,
+    ));
+    let limits: Vec<Span> = one.sent.iter().map(|(_, _, limit)| limit / MS).collect();
+    // A part of the caller's time, the longest one, both again, and that of a command for several locks.
+    assert_eq!(limits, [2400, 5000, 500, 500, 500]);
+    let id = |one: &One, place: usize| match &one.sent[place].1[0].then {
+        Then::Claim { id, .. } => Id::parse(id).expect("it is an id of this library"),
+        other => panic!("{other:?}"),
+    };
+    let first = id(&one, 0);
+    assert_eq!(first, id(&one, 2), "a claim is repeated as it was");
+    assert_eq!((first.mark(), first.time_slot()), ([1; 6], 5));
+    one.sent.drain(..4);
+    one.until(2020);
+    one.ends(None);
+    one.calls(RULES, "e", Some(100));
+    assert_eq!(id(&one, 0).time_slot(), 25, "a command takes 20 ms");
+    assert_eq!(one.sent[0].2, 200 * MS, "the shortest limit");
 }
