@@ -300,8 +300,8 @@ fn a_call_without_a_reply() {
     assert_eq!(failure(-1).0, Span::MAX, "there was never a reply");
     assert_eq!(failure(3000).0, 0);
     let (silent_for, since) = failure(1000);
-    assert!(since > 0);
-    assert_eq!(silent_for, since, "since the first request without a reply");
+    let is_since = since > 0 && (0..MS).contains(&(silent_for - since));
+    assert!(is_since, "since the first request without a reply");
     // A release has no reply, for which the call waits.
     let mut one = One::new();
     let hold = one.acquires(RULES, &["a"]);
