@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::context::LockContext;
+use crate::context::{CallContext, LockContext};
 use crate::engine::{Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LockError, permit_id};
@@ -48,26 +48,15 @@ pub type Permit = Guard<()>;
 /// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct Guard<T> {
-    context: OwnContext,
+    /// It is made when it is first used.
+    context: OnceLock<CallContext>,
     pub(crate) hold: Hold,
     token: PhantomData<fn() -> T>,
 }
 
-/// The context of a guard, which is made when it is first used. The call of the context ends with the guard.
-#[derive(Default)]
-struct OwnContext(OnceLock<LockContext>);
-
-impl Drop for OwnContext {
-    fn drop(&mut self) {
-        if let Some(context) = self.0.get() {
-            context.close();
-        }
-    }
-}
-
 impl<T> From<Hold> for Guard<T> {
     fn from(hold: Hold) -> Self {
-        let (context, token) = (OwnContext::default(), PhantomData);
+        let (context, token) = (OnceLock::new(), PhantomData);
         Self { context, hold, token }
     }
 }
@@ -81,8 +70,8 @@ impl<T> Guard<T> {
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock. That of a permit has no
     /// fencing token.
     pub fn context(&self) -> LockContext {
-        let context = || LockContext::of(self.lease());
-        self.context.0.get_or_init(context).clone()
+        let context = || CallContext(LockContext::of(self.lease()));
+        self.context.get_or_init(context).0.clone()
     }
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
