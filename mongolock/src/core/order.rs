@@ -214,26 +214,28 @@ mod tests {
         }
     }
 
-    /// The slot in milliseconds, if this number of permits is free.
-    fn slot(order: &Order, free: usize) -> f64 {
-        let slot = i32::try_from(order.time_slot(1.0, free)).unwrap();
-        f64::from(slot) / 1000.0
+    /// The slot in microseconds, if this number of permits is free.
+    fn slot(order: &Order, free: usize) -> Span {
+        order.time_slot(1.0, free)
     }
 
     #[test]
     fn the_process_that_acquired_least_recently_goes_first() {
         let mut order = Order::default();
-        assert_eq!((order.active(), slot(&order, 1)), (0, 0.0));
+        assert_eq!((order.active(), slot(&order, 1)), (0, 0));
         acquired_by(&mut order, &[1, 2, 3], false);
         order.acquired(at(0));
-        assert_eq!([1, 2, 3, 4].map(|free| slot(&order, free)), [6.0, 3.0, 1.0, 0.0]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|free| slot(&order, free)),
+            [6_000, 3_000, 1_000, 0]
+        );
         acquired_by(&mut order, &[1], false);
-        assert_eq!(slot(&order, 1), 5.0, "it goes after this one now");
+        assert_eq!(slot(&order, 1), 5_000, "it goes after this one now");
         acquired_by(&mut order, &[2], false);
-        assert_eq!(slot(&order, 1), 3.0);
+        assert_eq!(slot(&order, 1), 3_000);
         acquired_by(&mut order, &[45, 3], false);
         order.acquired(at(0));
-        assert_eq!(slot(&order, 1), 50.0, "the longest time");
+        assert_eq!(slot(&order, 1), 50_000, "the longest time");
     }
 
     #[test]
@@ -243,9 +245,9 @@ mod tests {
         order.acquired(at(0));
         // The first of them uses its own slot, and then only slots of others.
         acquired_by(&mut order, &[1; 6], false);
-        assert_eq!((order.active(), slot(&order, 1)), (3, 5.0));
+        assert_eq!((order.active(), slot(&order, 1)), (3, 5_000));
         acquired_by(&mut order, &[1], false);
-        assert_eq!((order.active(), slot(&order, 1)), (2, 3.0), "after six slots");
+        assert_eq!((order.active(), slot(&order, 1)), (2, 3_000), "after six slots");
         acquired_by(&mut order, &[1; 2], false);
         assert_eq!(order.active(), 2);
         acquired_by(&mut order, &[1], false);
@@ -268,11 +270,11 @@ mod tests {
     fn a_process_without_a_place_spreads_its_requests_more_widely_the_more_others_are_faster() {
         let mut order = Order::default();
         acquired_by(&mut order, &[1, 2, 3], true);
-        assert_eq!([1, 2].map(|free| slot(&order, free)), [6.0, 3.0]);
+        assert_eq!([1, 2].map(|free| slot(&order, free)), [6_000, 3_000]);
         acquired_by(&mut order, &[1; 3], true);
-        assert_eq!(slot(&order, 1), 0.75, "the same process was faster again");
+        assert_eq!(slot(&order, 1), 750, "the same process was faster again");
         acquired_by(&mut order, &[1], true);
-        assert_eq!(slot(&order, 1), 0.0);
+        assert_eq!(slot(&order, 1), 0);
         acquired_by(&mut order, &[2, 2, 2, 2, 2], true);
         assert!(!order.is_far(101 * MS), "nine times");
         acquired_by(&mut order, &[2], true);

@@ -64,13 +64,12 @@ mod tests {
     /// How many commands of this lane may be sent while these are in flight.
     fn room(pool: usize, lane: Lane, [is_alone, is_single]: [bool; 2], mut in_flight: InFlight) -> usize {
         let places = Places::of_pool(pool);
-        (0..)
-            .take_while(|_| {
-                let has_room = places.have_room(lane, is_alone, is_single, in_flight);
-                in_flight[usize::from(is_alone)][lane as usize] += 1;
-                has_room
-            })
-            .count()
+        let mut more = 0;
+        while places.have_room(lane, is_alone, is_single, in_flight) {
+            in_flight[usize::from(is_alone)][lane as usize] += 1;
+            more += 1;
+        }
+        more
     }
 
     /// The numbers for each lane.
