@@ -67,15 +67,6 @@ impl View {
     }
 }
 
-/// The context of a call, which ends with it.
-pub(crate) struct CallContext(pub(crate) LockContext);
-
-impl Drop for CallContext {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
 impl Drop for Level {
     /// Drops the levels of a chain one after the other: nested drops would overflow the stack.
     fn drop(&mut self) {
@@ -324,7 +315,7 @@ impl LockContext {
 
     /// Marks the call of this context as ended. It then encloses no further calls; only tasks that run directly in its
     /// scope still see it.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.level.has_ended.store(true, Ordering::Release);
     }
 

@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::context::{CallContext, LockContext};
+use crate::context::LockContext;
 use crate::engine::{Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LockError, permit_id};
@@ -52,6 +52,15 @@ pub struct Guard<T> {
     context: OnceLock<CallContext>,
     pub(crate) hold: Hold,
     token: PhantomData<fn() -> T>,
+}
+
+/// The context of a call, which ends with it.
+pub(crate) struct CallContext(pub(crate) LockContext);
+
+impl Drop for CallContext {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl<T> From<Hold> for Guard<T> {

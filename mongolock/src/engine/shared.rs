@@ -215,11 +215,8 @@ impl Engine {
 
     /// A call begins: the TTL index is kept from now on, if there can be one.
     pub(super) fn keep_index(&self) {
-        if !self.store.is_on_server() {
-            return;
-        }
         let index = &mut lock(&self.tasks).index;
-        if index.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.store.is_on_server() && index.as_ref().is_none_or(JoinHandle::is_finished) {
             let (store, retention) = (Arc::clone(&self.store), self.config.retention);
             // It reports events: a subscriber that sleeps must not stop the thread of the provider.
             *index = Some(task::spawn(async move { store.keep_index(retention).await }));

@@ -11,8 +11,9 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::context::{CURRENT, CallContext, LockContext};
+use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
+use crate::guard::CallContext;
 use crate::options::OnLost;
 use crate::{LockError, trace};
 

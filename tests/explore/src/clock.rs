@@ -1,8 +1,38 @@
 //! Time passes: to the next timer, or to the end of a command that has had no reply.
 
-use crate::core::{Event, FaultKind, Time};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::core::{Event, FaultKind, Key, Time};
 use crate::network::fault;
-use crate::world::{Kept, World};
+use crate::protocol::Row;
+use crate::world::World;
+
+/// A command that an engine keeps until then, or until its reply.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) process: usize,
+    pub(crate) flight: Key,
+    pub(crate) sent: Time,
+    pub(crate) until: Time,
+    pub(crate) is_look: bool,
+    pub(crate) is_renewal: bool,
+    pub(crate) rows: Arc<[Row]>,
+}
+
+/// Its rows follow from the claims of its process.
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (
+            self.process,
+            self.flight,
+            self.until,
+            self.is_look,
+            self.is_renewal,
+        )
+            .hash(state);
+    }
+}
 
 impl World<'_> {
     pub(crate) fn next_time(&self) -> Option<Time> {

@@ -11,10 +11,9 @@ use crate::protocol::{self, Document, Id, IdKind, Ms, Name, Reply, Row, Sight, T
 use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
 
 /// What is asked, with a name for each.
-pub(crate) const ALL: [(&str, fn()); 10] = [
+pub(crate) const ALL: [(&str, fn()); 9] = [
     ("renewals that go together", renewals_go_together),
     ("a renewal that is blocked", a_blocked_renewal_goes_alone),
-    ("renewals that are repeated", renewals_are_repeated),
     ("a lease with a longest hold", a_lease_that_may_last_for_some_time),
     ("a lease without a renewal", a_lease_without_a_renewal),
     ("a call without a reply", a_call_without_a_reply),
@@ -222,6 +221,8 @@ fn renewals_go_together() {
     assert_eq!(one.sent_at(5001), ["c"]);
     one.ends(None);
     assert_eq!(one.sent_at(8000), ["a b"]);
+    one.ends(Some(FaultKind::Failed));
+    assert_eq!(one.sent_at(8100), ["a b c"], "the connection was cut");
 }
 
 fn a_blocked_renewal_goes_alone() {
@@ -241,14 +242,6 @@ fn a_blocked_renewal_goes_alone() {
     one.ends(None);
     one.ends(None);
     assert_eq!(one.sent_at(12_000), ["a b"]);
-}
-
-fn renewals_are_repeated() {
-    let mut one = One::new();
-    one.acquires(RULES, &["a", "b"]);
-    assert_eq!(one.sent_at(4000), ["a b"]);
-    one.ends(Some(FaultKind::Failed));
-    assert_eq!(one.sent_at(4100), ["a b"]);
 }
 
 fn a_lease_that_may_last_for_some_time() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::clock::Kept;
 use crate::core::{Effect, Ending, Event, Key, MS, Time, Wanted, span};
 use crate::hash::Relative;
 use crate::judge::Judge;
@@ -53,32 +54,6 @@ pub(crate) struct Deceived {
     pub(crate) process: usize,
     pub(crate) name: Name,
     pub(crate) id: LockId,
-}
-
-/// A command that an engine keeps until then, or until its reply.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept {
-    pub(crate) process: usize,
-    pub(crate) flight: Key,
-    pub(crate) sent: Time,
-    pub(crate) until: Time,
-    pub(crate) is_look: bool,
-    pub(crate) is_renewal: bool,
-    pub(crate) rows: Arc<[Row]>,
-}
-
-/// Its rows follow from the claims of its process.
-impl Hash for Kept {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            self.process,
-            self.flight,
-            self.until,
-            self.is_look,
-            self.is_renewal,
-        )
-            .hash(state);
-    }
 }
 
 /// The handle of a detached lease.
