@@ -1,6 +1,6 @@
 //! What a process sends, judged when it is sent.
 
-use crate::core::MS;
+use crate::core::{MS, span};
 use crate::process::State;
 use crate::protocol::{LockId, Ms, Row, Then, When};
 use crate::server::SEPARATOR;
@@ -50,7 +50,7 @@ impl World<'_> {
         let Some(id) = id else { return false };
         let is_same = |other: &Row| claimed(other) == Some(id);
         let mut kept = self.kept.iter().filter(|kept| kept.process == number);
-        kept.any(|kept| self.now - kept.sent < crate::core::span(NO_REPLY) && kept.rows.iter().any(is_same))
+        kept.any(|kept| self.now - kept.sent < span(NO_REPLY) && kept.rows.iter().any(is_same))
     }
 
     fn renews_in_time(&self) -> bool {

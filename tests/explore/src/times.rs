@@ -185,7 +185,7 @@ impl One {
         self.sent.iter().map(|(_, rows, _)| names(rows)).collect()
     }
 
-    /// When the call fails, which is at this time, and no earlier.
+    /// Why the call fails, which it does at this time and no earlier.
     fn failure_at(&mut self, ms: Ms) -> CallFailure {
         self.until(ms - 1);
         assert!(self.told.is_empty(), "before {ms} ms");
