@@ -167,11 +167,11 @@ impl LockContext {
         mark: Option<Until>,
         session: &mut ClientSession,
     ) -> Result<(), LockError> {
-        let open = OpenCommit::begin(leases, mark.is_some());
+        let mut open = OpenCommit::begin(leases, mark.is_some());
         for lease in leases {
             if let Err(error) = guard(lease, mark, session).await {
                 abort(&self.lease().engine.store, session).await;
-                open.ended(false);
+                open.was_made = Some(false);
                 return Err(error);
             }
         }

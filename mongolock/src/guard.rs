@@ -3,6 +3,8 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use scopeguard::ScopeGuard;
+
 use crate::context::LockContext;
 use crate::engine::{Hold, Lease};
 use crate::options::not_once;
@@ -55,12 +57,10 @@ pub struct Guard<T> {
 }
 
 /// The context of a call, which ends with it.
-pub(crate) struct CallContext(pub(crate) LockContext);
+pub(crate) type CallContext = ScopeGuard<LockContext, fn(LockContext)>;
 
-impl Drop for CallContext {
-    fn drop(&mut self) {
-        self.0.close();
-    }
+pub(crate) fn of_call(context: LockContext) -> CallContext {
+    scopeguard::guard(context, |context| context.close())
 }
 
 impl<T> From<Hold> for Guard<T> {
@@ -79,8 +79,8 @@ impl<T> Guard<T> {
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock. That of a permit has no
     /// fencing token.
     pub fn context(&self) -> LockContext {
-        let context = || CallContext(LockContext::of(self.lease()));
-        self.context.get_or_init(context).0.clone()
+        let context = || of_call(LockContext::of(self.lease()));
+        LockContext::clone(self.context.get_or_init(context))
     }
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its

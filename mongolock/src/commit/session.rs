@@ -6,6 +6,7 @@ use mongodb::ClientSession;
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
+use scopeguard::ScopeGuard;
 use tokio::time::timeout;
 
 use crate::LockError;
@@ -133,7 +134,7 @@ pub(super) async fn guard(
 /// met.
 pub(super) async fn commit(
     lease: &Lease,
-    open: OpenCommit<'_>,
+    mut open: Open<'_>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     let (store, mut repetitions) = (&lease.engine.store, Repetitions::new(FAILOVER_LIMIT));
@@ -141,11 +142,11 @@ pub(super) async fn commit(
     loop {
         let error = match timeout(DRIVER_LIMIT, session.commit_transaction()).await {
             Ok(Ok(())) => {
-                open.ended(true);
+                open.was_made = Some(true);
                 return Ok(());
             }
             Ok(Err(error)) if cannot_be_confirmed(&error) => {
-                open.ended(true);
+                open.was_made = Some(true);
                 return Err(error.into());
             }
             Ok(Err(error)) => error,
@@ -166,7 +167,7 @@ pub(super) async fn commit(
             end_open(store, session).await;
         }
         if !was_unknown || was_aborted {
-            open.ended(false);
+            open.was_made = Some(false);
         }
         return Err(if is_missing {
             none_to_guard(lease, NOT_BEGUN)
@@ -194,33 +195,31 @@ fn cannot_be_confirmed(error: &Error) -> bool {
 pub(super) struct OpenCommit<'a> {
     leases: &'a [&'a Arc<Lease>],
     marks: bool,
-    was_made: Option<bool>,
+    /// Whether the commit has ended with success. With either value the server can no longer apply it.
+    pub(super) was_made: Option<bool>,
 }
+
+/// It ends when it is dropped.
+type Open<'a> = ScopeGuard<OpenCommit<'a>, fn(OpenCommit<'a>)>;
 
 impl<'a> OpenCommit<'a> {
     /// Notes that a commit begins. It is called before the check that no hold is over.
-    pub(super) fn begin(leases: &'a [&'a Arc<Lease>], marks: bool) -> Self {
+    pub(super) fn begin(leases: &'a [&'a Arc<Lease>], marks: bool) -> Open<'a> {
         for lease in leases {
             lease.commit_begins();
             let hold = lease.granted().hold;
             lease.engine.apply(Event::CommitBegins { hold, marks });
         }
-        Self {
+        let open = Self {
             leases,
             marks,
             was_made: None,
-        }
+        };
+        scopeguard::guard(open, Self::end)
     }
 
-    /// Notes that the commit has ended, with success if it was made, and that the server can no longer apply it.
-    pub(super) fn ended(mut self, was_made: bool) {
-        self.was_made = Some(was_made);
-    }
-}
-
-impl Drop for OpenCommit<'_> {
-    fn drop(&mut self) {
-        let Self { marks, was_made, .. } = *self;
+    fn end(self) {
+        let Self { marks, was_made, .. } = self;
         for lease in self.leases {
             lease.commit_ends(was_made, marks);
             let is_unknown = was_made.is_none() && marks;

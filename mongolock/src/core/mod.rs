@@ -49,6 +49,8 @@ mod sets;
 mod slab;
 mod state;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod time;
 
 pub(crate) use claims::relied_on;

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use scopeguard::ScopeGuard;
 use tokio::time::{Instant, timeout_at};
 
 use super::after;
 use super::clock::duration;
-use super::ends::Ends;
+use super::ends::ends_with;
 use super::faults::{fault, no_reply};
 use super::reports::EngineReport;
 use super::state::{Command, Decider, Engine, Event, Lease, System};
@@ -123,7 +124,7 @@ impl Engine {
             }
             (command, Some(flight), Some(runtime)) => {
                 let lost = move || Event::Ran(flight.key, Err(no_reply(duration(flight.most()))));
-                let (by, ends) = (self.now() + flight.most(), Ends::new(self, lost));
+                let (by, ends) = (self.now() + flight.most(), ends_with(self, lost));
                 runtime.spawn(run(Arc::clone(self), flight, command, by, ends));
             }
             _ => {}
@@ -179,12 +180,12 @@ impl SentCommand {
 }
 
 /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
-async fn run(
+async fn run<F>(
     engine: Arc<Engine>,
     flight: SentCommand,
     command: Command,
     by: Time,
-    ends: Ends<impl FnOnce() -> Event>,
+    ends: ScopeGuard<F, impl FnOnce(F)>,
 ) {
     // A task that is first polled after that time never sends its command.
     if engine.now() >= by {
@@ -198,7 +199,7 @@ async fn run(
                 // The server has accepted the user.
                 *lock(&engine.refusals) = None;
             }
-            ends.disarm();
+            ScopeGuard::into_inner(ends);
             engine.apply(engine.ended(flight, result));
         }
         Ok(None) => {}
@@ -243,7 +244,7 @@ async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
     let store = Arc::clone(&present.store);
     let closed = move |is_lasting| Event::Closed { number, is_lasting };
     // The stream also ends with its runtime, even while it is being opened. The core ignores the end of one that it does not need.
-    let _ends = Ends::new(&present, move || closed(false));
+    let _ends = ends_with(&present, move || closed(false));
     drop(present);
     let needed = || {
         let is_needed = |core: &Core<_>| core.reads_stream(number) && !core.refuses(true);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use scopeguard::ScopeGuard;
 use tracing::Span;
 use tracing::level_filters::LevelFilter;
 
@@ -70,7 +71,17 @@ impl Lease {
 
     pub(crate) fn shield(self: &Arc<Self>) -> CancelShield {
         lock(&self.state).shields += 1;
-        CancelShield(Arc::clone(self))
+        scopeguard::guard(Arc::clone(self), |lease| lease.unshield())
+    }
+
+    fn unshield(&self) {
+        {
+            let state = &mut *lock(&self.state);
+            state.shields -= 1;
+            // A body that waits for its cancellation checks again.
+            after::wake(&mut state.wakers);
+        }
+        after::run();
     }
 
     /// What the call has got.
@@ -326,19 +337,7 @@ impl Lease {
 }
 
 /// Keeps the bodies under a hold from being cancelled for as long as it lives.
-pub(crate) struct CancelShield(Arc<Lease>);
-
-impl Drop for CancelShield {
-    fn drop(&mut self) {
-        {
-            let state = &mut *lock(&self.0.state);
-            state.shields -= 1;
-            // A body that waits for its cancellation checks again.
-            after::wake(&mut state.wakers);
-        }
-        after::run();
-    }
-}
+pub(crate) type CancelShield = ScopeGuard<Arc<Lease>, fn(Arc<Lease>)>;
 
 /// Waits until this holds for one of the leases.
 fn poll_any<'a>(

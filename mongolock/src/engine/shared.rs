@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::clock::{Clock, duration};
-use super::ends::Ends;
+use super::ends::ends_with;
 use super::state::{Decider, Engine, Event, Lease, SerialQueue, System};
 use crate::core::{Conf, Core, Luck, MS, Places, Time};
 use crate::home::Home;
@@ -165,7 +165,7 @@ impl Engine {
             return;
         }
         // The leases and the tasks also end if this future is dropped.
-        let stopping = Ends::new(self, || {
+        let stopping = ends_with(self, || {
             // A call that begins while others end starts the tasks again.
             self.apply(Event::Shutdown { is_closed: true });
             self.stop();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
+use tokio::time::timeout_at;
 
 use super::state::{Engine, Event};
 use crate::core::Time;
@@ -31,11 +31,14 @@ async fn run(engine: Weak<Engine>, rearmed: Arc<Notify>) {
         if !is_set && present.refuses(true) {
             return;
         }
-        let due = sleep_until(present.clock.instant(Time(at)));
+        let due = present.clock.instant(Time(at));
         drop(present);
-        tokio::select! { biased;
-            () = rearmed.notified() => continue,
-            () = due, if is_set => {}
+        if !is_set {
+            rearmed.notified().await;
+            continue;
+        }
+        if timeout_at(due, rearmed.notified()).await.is_ok() {
+            continue;
         }
         if let Some(engine) = engine.upgrade()
             && engine.now().0 >= at

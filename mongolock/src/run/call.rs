@@ -13,7 +13,7 @@ use tracing::Span;
 
 use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
-use crate::guard::CallContext;
+use crate::guard::{self, CallContext};
 use crate::options::OnLost;
 use crate::{LockError, trace};
 
@@ -53,7 +53,7 @@ impl Acquired {
     ) -> Self {
         Self(Box::new(CallStage::Running(RunningHold {
             span: context.hold_span(),
-            context: CallContext(context),
+            context: guard::of_call(context),
             own,
             turns,
             on_lost,
@@ -101,7 +101,7 @@ impl LockedCall for CallStage {
 
     fn context(&self) -> LockContext {
         match self {
-            Self::Running(hold) => hold.context.0.clone(),
+            Self::Running(hold) => LockContext::clone(&hold.context),
             _ => unreachable!("the body has not begun"),
         }
     }
@@ -164,15 +164,15 @@ impl RunningHold {
         let cancel = self.on_lost == OnLost::Cancel;
         // The lock is checked before the body continues: after a pause of the process the body must not run another
         // step without the lock.
-        if cancel && self.context.0.leases().any(|lease| lease.should_cancel()) {
+        if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
             return Poll::Ready(BodyEnd::Lost);
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            CURRENT.sync_scope(self.context.0.clone(), || body.poll(cx))
+            CURRENT.sync_scope(self.context.clone(), || body.poll(cx))
         }));
         match polled {
             Ok(Poll::Pending) if cancel => {
-                Lease::poll_cancelled(self.context.0.leases(), cx).map(|()| BodyEnd::Lost)
+                Lease::poll_cancelled(self.context.leases(), cx).map(|()| BodyEnd::Lost)
             }
             Ok(polled) => polled.map(|is_success| BodyEnd::Returned { is_success }),
             Err(payload) => Poll::Ready(BodyEnd::Panicked(Mutex::new(payload))),
@@ -184,7 +184,7 @@ impl RunningHold {
         let _entered = self.span.enter();
         let mut is_dropped = false;
         let dropped = catch_unwind(AssertUnwindSafe(|| {
-            CURRENT.sync_scope(self.context.0.clone(), || {
+            CURRENT.sync_scope(self.context.clone(), || {
                 is_dropped = true;
                 body.drop_unfinished();
             });
@@ -204,15 +204,15 @@ impl RunningHold {
     ///
     /// If the body has panicked.
     pub(super) async fn release(mut self, end: BodyEnd) -> Result<(), LockError> {
-        let lease = self.context.0.lease();
+        let lease = self.context.lease();
         trace::hold_ended(&self.span, &lease.fields(lease.about.title), end.as_str());
         self.span = Span::none();
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let is_uncommitted = self.context.0.leases().any(|lease| !lease.has_committed());
+        let is_uncommitted = self.context.leases().any(|lease| !lease.has_committed());
         let reports_loss = self.on_lost == OnLost::Cancel && is_uncommitted;
         // After the release the call's own lease is over as well.
         let is_over = |lease: &&Arc<Lease>| lease.is_over();
-        let lost = self.context.0.leases().find(is_over).map(Arc::clone);
+        let lost = self.context.leases().find(is_over).map(Arc::clone);
         // Whether the call has succeeded only if its lock is marked as done.
         let is_success = matches!(end, BodyEnd::Returned { is_success: true });
         let is_once = |own: &Hold| own.lease().about.options.once.is_some();
@@ -223,7 +223,7 @@ impl RunningHold {
                 resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
             // The reason of a loss stays the same after the release.
-            (BodyEnd::Lost, _) => Err(lost.as_ref().unwrap_or(self.context.0.lease()).lost_error()),
+            (BodyEnd::Lost, _) => Err(lost.as_ref().unwrap_or(self.context.lease()).lost_error()),
             // Without the mark the work runs again, whatever happened to the lock.
             (_, Err(error)) if needs_mark => Err(error),
             (_, Err(error @ LockError::Lost { .. })) if is_success && reports_loss => Err(error),
@@ -247,7 +247,7 @@ impl RunningHold {
         // The call's own hold has been released.
         let own = self.own.as_ref().map(Hold::lease);
         let is_joined = |lease: &&Arc<Lease>| !own.is_some_and(|own| Arc::ptr_eq(own, lease));
-        let mut leases = self.context.0.leases().filter(is_joined);
+        let mut leases = self.context.leases().filter(is_joined);
         leases.try_for_each(|lease| lease.ensure_held())
     }
 }

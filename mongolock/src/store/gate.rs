@@ -44,11 +44,12 @@ impl MongoStore {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let mut counted = Counted {
+        let counted = Counted {
             meter: &self.meter,
             kind,
             is_ok: false,
         };
+        let mut counted = scopeguard::guard(counted, |own| own.meter.count(own.kind, own.is_ok));
         // What renews or ends the present holds goes on if the hosts belong to two replica sets.
         let is_of_hold = matches!(kind, CommandKind::Renew | CommandKind::Release);
         if is_of_hold {
@@ -100,12 +101,6 @@ struct Counted<'a> {
     meter: &'a CommandMeter,
     kind: CommandKind,
     is_ok: bool,
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.meter.count(self.kind, self.is_ok);
-    }
 }
 
 impl Passage {

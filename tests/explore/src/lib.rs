@@ -33,7 +33,6 @@ mod server;
 mod setup;
 mod start;
 mod step;
-mod times;
 #[path = "../../../mongolock/src/timing.rs"]
 #[allow(dead_code, reason = "the library uses more of it")]
 mod timing;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use mongodb::bson::DateTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::event::{LockEvent, LockEventKind};
 use super::known::{KnownLocks, Moment, gap};
@@ -126,9 +126,15 @@ impl Reader {
             let change = {
                 let mut next = pin!(stream.next());
                 loop {
-                    tokio::select! {
-                        change = &mut next => break change?,
-                        () = sleep_until(self.next_look), if is_live => self.look_at_ends().await,
+                    if !is_live {
+                        break next.await?;
+                    }
+                    // A stream that always has a change does not delay it.
+                    if self.next_look <= Instant::now() {
+                        self.look_at_ends().await;
+                    }
+                    if let Ok(change) = timeout_at(self.next_look, &mut next).await {
+                        break change?;
                     }
                 }
             };

@@ -1,213 +1,10 @@
-//! One core: which commands it sends, what it says, and exactly when.
+//! When renewals, repetitions and polls are sent, and with which rows and limits; how long a lock is handed over.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use crate::core::{
-    CallFailure, Cause, Conf, Core, Effect, Ending, Event, FaultKind, Join, Key, LossReason, Luck, MS,
-    Notice, Places, Rules, Span, Time, Wanted, span,
-};
-use crate::network::fault;
-use crate::protocol::{self, Document, Id, IdKind, Ms, Name, Reply, Row, Sight, Then, Value, When};
+use super::*;
+use crate::protocol::{Id, IdKind, Value};
 use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
 
-/// What is asked, with a name for each.
-pub(crate) const ALL: [(&str, fn()); 9] = [
-    ("renewals that go together", renewals_go_together),
-    ("a renewal that is blocked", a_blocked_renewal_goes_alone),
-    ("a lease with a longest hold", a_lease_that_may_last_for_some_time),
-    ("a lease without a renewal", a_lease_without_a_renewal),
-    ("a call without a reply", a_call_without_a_reply),
-    ("a call without a limit", a_call_without_a_limit),
-    ("a lock that is handed over", a_lock_is_handed_over),
-    ("pauses without a change stream", the_pauses_grow),
-    ("the limit of a claim", a_claim_has_a_limit),
-];
-
-const RULES: Rules = Rules {
-    expiry: 12_000,
-    renew_every: 4_000,
-    max_hold: None,
-    min_hold: 0,
-    once: None,
-};
-
-struct Counter(u64);
-
-impl Luck for Counter {
-    fn id(&mut self) -> u64 {
-        self.0 += 1;
-        self.0
-    }
-
-    fn chance(&mut self) -> u64 {
-        0x9e37_79b9_7f4a_7c15
-    }
-}
-
-/// A core, documents, the commands that have no reply yet, and what the callers were notified of.
-struct One {
-    core: Core<u32>,
-    now: Time,
-    luck: Counter,
-    documents: BTreeMap<Name, Document>,
-    sent: VecDeque<(Key, Vec<Row>, Span)>,
-    told: Vec<Notice>,
-}
-
-impl One {
-    fn new() -> Self {
-        let conf = Conf {
-            mark: [1; 6],
-            owner: "anna".into(),
-            may_listen: false,
-            margin: 0,
-            retry: (50 * MS, 1000 * MS),
-            places: Places::of_pool(16),
-        };
-        Self {
-            core: Core::new(conf, Time(0)),
-            now: Time(0),
-            luck: Counter(0),
-            documents: BTreeMap::new(),
-            sent: VecDeque::new(),
-            told: Vec::new(),
-        }
-    }
-
-    fn feed(&mut self, event: Event<u32>) {
-        self.core.handle(self.now, &mut self.luck, event);
-        for effect in self.core.take_effects() {
-            match effect {
-                Effect::Run(key, rows, _, limit) => self.sent.push_back((key, rows, limit)),
-                Effect::Notify(_, notice) => self.told.push(notice),
-                _ => {}
-            }
-        }
-    }
-
-    /// The time goes on until then, and what is due happens.
-    fn until(&mut self, ms: Ms) {
-        self.until_time(Time(ms * MS));
-    }
-
-    fn until_time(&mut self, end: Time) {
-        while let Some(at) = self.core.next_due().filter(|at| *at <= end) {
-            self.now = at.max(self.now);
-            self.feed(Event::Tick);
-        }
-        self.now = end;
-    }
-
-    fn run(&mut self, row: &Row) -> Reply {
-        let (now, mut document) = (self.now.0 / MS, self.documents.remove(&row.name));
-        let is_applied = protocol::apply(row, &mut document, now).ok();
-        let sight = document.clone().map(|document| Sight {
-            document,
-            now: Some(now),
-        });
-        self.documents
-            .extend(document.map(|document| (row.name.clone(), document)));
-        Reply { is_applied, sight }
-    }
-
-    /// The first command takes effect, and its reply arrives; or it fails.
-    fn ends(&mut self, failed: Option<FaultKind>) {
-        let (key, rows, _) = self.sent.pop_front().expect("a command was sent");
-        let result = match failed {
-            Some(kind) => Err(fault(kind, true)),
-            None => Ok(rows.iter().map(|row| self.run(row)).collect()),
-        };
-        self.feed(Event::Ran(key, result));
-    }
-
-    fn calls(&mut self, rules: Rules, name: &str, limit: Option<Ms>) {
-        let (limit, is_try, is_inside_hold) = (limit.map(|limit| limit * MS), false, false);
-        let join = Join {
-            limit,
-            is_try,
-            is_inside_hold,
-            cell: 0,
-        };
-        self.feed(Event::Join(Wanted::Lock(name.into()), rules, join));
-    }
-
-    /// Acquires these locks. Returns the hold of the last one.
-    fn acquires(&mut self, rules: Rules, names: &[&str]) -> Key {
-        let holds = names.iter().map(|name| {
-            self.calls(rules, name, None);
-            self.ends(None);
-            match self.told.pop() {
-                Some(Notice::Held(hold, _, until)) => {
-                    assert_eq!(until - self.now, 11_878 * MS, "the lease without its margin");
-                    hold
-                }
-                other => panic!("{other:?}"),
-            }
-        });
-        holds.last().expect("there are names")
-    }
-
-    /// The hold that a caller has just got.
-    fn hold(&mut self) -> Option<Key> {
-        let hold = |notice| match notice {
-            Notice::Held(hold, ..) => Some(hold),
-            _ => None,
-        };
-        self.told.drain(..).find_map(hold)
-    }
-
-    fn until_sent(&mut self) {
-        while self.sent.is_empty() {
-            let due = self.core.next_due().expect("something is due");
-            self.now = due.max(self.now);
-            self.feed(Event::Tick);
-        }
-    }
-
-    /// The next hold, if each command has its reply at once.
-    fn waits_for_hold(&mut self) -> Key {
-        loop {
-            self.until_sent();
-            self.ends(None);
-            if let Some(hold) = self.hold() {
-                return hold;
-            }
-        }
-    }
-
-    /// The names in each command that is sent by then, and by no earlier millisecond.
-    fn sent_at(&mut self, ms: Ms) -> Vec<String> {
-        let before = self.sent.len();
-        self.until(ms - 1);
-        assert_eq!(self.sent.len(), before, "before {ms} ms");
-        self.until(ms);
-        let names = |rows: &Vec<Row>| rows.iter().map(|row| &*row.name).collect::<Vec<_>>().join(" ");
-        self.sent.iter().map(|(_, rows, _)| names(rows)).collect()
-    }
-
-    /// Why the call fails, which it does at this time and no earlier.
-    fn failure_at(&mut self, ms: Ms) -> CallFailure {
-        self.until(ms - 1);
-        assert!(self.told.is_empty(), "before {ms} ms");
-        self.until(ms);
-        match self.told.pop() {
-            Some(Notice::Failed(failure)) => *failure,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// A program of another kind has this lock for long.
-    fn is_held_by_another(&mut self, name: &str) {
-        let (id, expiry, tokens) = ("bert".into(), 1_000_000, 1);
-        let reply = self.run(&Row {
-            name: name.into(),
-            when: When::Free { margin: 0 },
-            then: Then::Claim { id, expiry, tokens },
-        });
-        assert_eq!(reply.is_applied, Some(true));
-    }
-}
-
+#[test]
 fn renewals_go_together() {
     let mut one = One::new();
     for (name, at) in [("a", 0), ("b", 1000), ("c", 1001)] {
@@ -225,6 +22,7 @@ fn renewals_go_together() {
     assert_eq!(one.sent_at(8100), ["a b c"], "the connection was cut");
 }
 
+#[test]
 fn a_blocked_renewal_goes_alone() {
     let mut one = One::new();
     one.acquires(RULES, &["a", "b"]);
@@ -244,6 +42,7 @@ fn a_blocked_renewal_goes_alone() {
     assert_eq!(one.sent_at(12_000), ["a b"]);
 }
 
+#[test]
 fn a_lease_that_may_last_for_some_time() {
     // What may have been renewed later is released, when the server has ended it.
     for (late, is_released) in [(500, false), (501, true)] {
@@ -260,6 +59,7 @@ fn a_lease_that_may_last_for_some_time() {
     }
 }
 
+#[test]
 fn a_lease_without_a_renewal() {
     let mut one = One::new();
     one.acquires(RULES, &["a"]);
@@ -272,6 +72,7 @@ fn a_lease_without_a_renewal() {
     assert!(matches!(one.told[..], [Notice::Lost(LossReason::Expired)]));
 }
 
+#[test]
 fn a_call_without_a_reply() {
     let failure = |last_reply: Ms| {
         let mut one = One::new();
@@ -313,6 +114,7 @@ fn a_call_without_a_reply() {
     );
 }
 
+#[test]
 fn a_call_without_a_limit() {
     let minute = span(REQUEST_LIMIT) / MS;
     for last_reply in [-1, 70_000] {
@@ -331,6 +133,7 @@ fn a_call_without_a_limit() {
     }
 }
 
+#[test]
 fn a_lock_is_handed_over() {
     let plain = |ends: &[Ms]| hands_over(false, [RULES; 3], ends);
     assert_eq!(plain(&[159]), [true]);
@@ -384,6 +187,7 @@ fn hands_over(has_rival: bool, rules: [Rules; 3], ends: &[Ms]) -> Vec<bool> {
     ends.iter().map(hands_over).collect()
 }
 
+#[test]
 fn the_pauses_grow() {
     let mut one = One::new();
     one.is_held_by_another("a");
@@ -412,6 +216,7 @@ fn the_pauses_grow() {
     }
 }
 
+#[test]
 fn a_claim_has_a_limit() {
     let mut one = One::new();
     one.calls(RULES, "a", Some(3000));
