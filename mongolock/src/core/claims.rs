@@ -158,3 +158,135 @@ impl Claim {
         is_released && may_be_by_mark && document.expires_at.date() >= Some(over)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Ended::{Detached, Lost, Marked, Released};
+    use crate::core::Time;
+    use crate::protocol::{Document, Value};
+
+    /// What a document says whose lease ends then. The time of the server is 0.
+    fn sight(id: &str, token: i64, left: Ms) -> Sight {
+        let document = Document {
+            lock_id: Value::Text(id.into()),
+            acquired_at: Value::Date(0),
+            expires_at: Value::Date(left),
+            token: Value::Long(token),
+        };
+        Sight {
+            document,
+            now: Some(0),
+        }
+    }
+
+    fn reply(is_applied: Option<bool>, sight: impl Into<Option<Sight>>) -> Reply {
+        let sight = sight.into();
+        Reply { is_applied, sight }
+    }
+
+    /// How the command ends, after this number of tries, of a claim that has the tokens 5 to 9 and the holder 5.
+    fn ended(end: End, tries: u8, took: Span, reply: &Reply) -> Ended {
+        let claim = Claim {
+            id: Some("own".into()),
+            token: 5,
+            last: 9,
+            ..Claim::default()
+        };
+        ended_of(&claim, end, tries, took, reply)
+    }
+
+    fn ended_of(claim: &Claim, end: End, tries: u8, took: Span, reply: &Reply) -> Ended {
+        let closing = Closing {
+            end,
+            of: None,
+            answer_by: Time::NEVER,
+            tries,
+            stop: Time::NEVER,
+            fault: None,
+            after: 0,
+            is_acquired_again: false,
+        };
+        claim.ended_by(&closing, took, reply)
+    }
+
+    #[test]
+    fn a_release_has_ended_the_claim_or_found_it_lost() {
+        let release = |tries, reply: &Reply| ended(End::Release(0), tries, 0, reply);
+        assert_eq!(release(1, &reply(Some(true), sight("", 5, 0))), Released);
+        assert_eq!(
+            release(1, &reply(Some(false), sight("", 5, 0))),
+            Lost,
+            "an operator was faster"
+        );
+        assert_eq!(release(1, &reply(Some(true), sight("other", 10, 0))), Lost);
+        assert_eq!(
+            release(1, &reply(Some(true), sight("", 9, 0))),
+            Lost,
+            "an operator leaves the last token"
+        );
+        // An earlier one may have released it.
+        assert_eq!(release(2, &reply(Some(false), sight("other", 10, 0))), Released);
+        assert_eq!(release(2, &reply(Some(false), sight("", 5, 0))), Released);
+        assert_eq!(release(2, &reply(Some(false), sight("", 9, 0))), Lost);
+        // Several rows in one command.
+        assert_eq!(release(1, &reply(Some(true), None)), Released);
+        assert_eq!(release(1, &reply(None, None)), Lost);
+        assert_eq!(release(2, &reply(None, None)), Released);
+        let left = |left| reply(None, sight("", 5, left));
+        assert_eq!(
+            ended(End::Release(0), 1, 3000 * MS, &left(-3001)),
+            Released,
+            "it is as old as the command"
+        );
+        assert_eq!(
+            ended(End::Release(0), 1, 3000 * MS, &left(-3002)),
+            Lost,
+            "it is older"
+        );
+    }
+
+    #[test]
+    fn a_claim_without_tokens_is_released_by_its_own_command_only() {
+        let claim = Claim {
+            id: Some("own".into()),
+            ..Claim::default()
+        };
+        let release = |reply: &Reply| ended_of(&claim, End::Release(0), 2, 0, reply);
+        assert_eq!(release(&reply(Some(true), sight("", 0, 0))), Released);
+        assert_eq!(release(&reply(Some(false), sight("other", 7, 0))), Lost);
+    }
+
+    #[test]
+    fn a_mark_or_a_detachment_has_changed_the_id_or_the_period_is_over() {
+        let mark = |tries, reply: &Reply| ended(End::Mark(Until::At(60)), tries, 0, reply);
+        assert_eq!(mark(1, &reply(Some(true), sight("done:own", 9, 60))), Marked);
+        assert_eq!(
+            mark(1, &reply(Some(true), sight("", 9, 60))),
+            Released,
+            "the period is over"
+        );
+        assert_eq!(
+            mark(2, &reply(Some(false), sight("", 9, 60))),
+            Released,
+            "an earlier one may have done it"
+        );
+        assert_eq!(
+            mark(1, &reply(Some(false), sight("", 9, 60))),
+            Lost,
+            "an operator"
+        );
+        assert_eq!(mark(1, &reply(Some(true), sight("", 8, 60))), Lost);
+        assert_eq!(
+            mark(1, &reply(Some(true), sight("", 9, 59))),
+            Lost,
+            "before the period is over"
+        );
+        assert_eq!(mark(1, &reply(Some(true), None)), Marked);
+        assert_eq!(mark(2, &reply(None, None)), Lost);
+        let detach = |reply: &Reply| ended(End::Detach("handle".into(), 60), 1, 0, reply);
+        assert_eq!(detach(&reply(Some(true), sight("handle", 9, 60))), Detached);
+        assert_eq!(detach(&reply(Some(true), None)), Detached);
+        assert_eq!(detach(&reply(Some(true), sight("own", 9, 60))), Lost);
+    }
+}

@@ -323,5 +323,9 @@ mod tests {
             let third = expiry * MS / 3 + 2 * renewal_limit(expiry);
             assert!(third < relied_on(expiry), "{expiry} ms");
         }
+        assert_eq!(
+            [400, 1_000, 12_000].map(renewal_limit),
+            [100 * MS, 200 * MS, 2_000 * MS]
+        );
     }
 }

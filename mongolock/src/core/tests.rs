@@ -1,5 +1,6 @@
 //! One core: which commands it sends, what it says, and exactly when.
 
+mod commits;
 mod failures;
 mod questions;
 mod stream;

@@ -1,7 +1,7 @@
 //! When renewals, repetitions and polls are sent, and with which rows and limits; how long a lock is handed over.
 
 use super::*;
-use crate::protocol::{Id, IdKind, Value};
+use crate::protocol::{Id, IdKind, Value, permit_id};
 use crate::timing::{RELEASE_REPLY_LIMIT, REQUEST_LIMIT};
 
 #[test]
@@ -250,4 +250,100 @@ fn a_claim_has_a_limit() {
     one.calls(RULES, "e", Some(100));
     assert_eq!(id(&one, 0).time_slot(), 25, "a command takes 20 ms");
     assert_eq!(one.sent[0].2, 200 * MS, "the shortest limit");
+}
+
+#[test]
+fn a_lease_that_was_granted_late_may_last_for_longer_at_the_server() {
+    for (late, is_released) in [(500, false), (501, true)] {
+        let mut one = One::new();
+        let max_hold = Some(1);
+        one.calls(Rules { max_hold, ..RULES }, "a", None);
+        one.until(late);
+        one.ends(None);
+        one.sent.clear();
+        one.until(11_878);
+        assert!(matches!(one.told.last(), Some(Notice::Lost(LossReason::Expired))));
+        one.until(12_000);
+        assert_eq!(one.sent.len(), usize::from(is_released));
+    }
+}
+
+#[test]
+fn renewals_that_have_failed_together_go_in_smaller_groups() {
+    for (number, parts) in [(25, vec![1; 4]), (30, vec![25, 5])] {
+        let mut one = One::new();
+        for place in 0..number {
+            one.acquires(RULES, &[&format!("lock {place}")]);
+        }
+        one.until(4000);
+        assert_eq!(one.sent[0].1.len(), number);
+        one.ends(Some(FaultKind::Blocked));
+        let sent: Vec<usize> = one.sent.iter().map(|(_, rows, _)| rows.len()).collect();
+        assert!(sent.len() >= 2 && parts.starts_with(&sent[..2]), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_rejected_claim_goes_with_those_that_came_meanwhile() {
+    let mut one = One::new();
+    one.calls(RULES, "a", None);
+    one.ends(Some(FaultKind::Overloaded));
+    one.calls(RULES, "b", None);
+    one.until_sent();
+    let names: Vec<&str> = one.sent[0].1.iter().map(|row| &*row.name).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+/// Whether a call has waited for another holder.
+fn has_waited(one: &mut One) -> bool {
+    match one.told.pop() {
+        Some(Notice::Held(_, grants, _)) => grants[0].has_waited,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_grant_says_whether_its_call_has_waited_for_another_holder() {
+    let mut one = One::new();
+    one.calls(RULES, "a", None);
+    one.calls(RULES, "a", None);
+    one.ends(None);
+    let Some(Notice::Held(hold, grants, _)) = one.told.pop() else {
+        panic!("it has the lock");
+    };
+    assert!(!grants[0].has_waited);
+    one.feed(Event::End(hold, Ending::Release, None));
+    while one.told.is_empty() {
+        one.until_sent();
+        one.ends(None);
+    }
+    assert!(has_waited(&mut one), "it was behind the first one");
+    let mut one = One::new();
+    one.acquires(RULES, &["a"]);
+    one.calls(RULES, "a", None);
+    one.documents.clear();
+    one.is_held_by_another("b");
+    one.calls(RULES, "b", None);
+    one.ends(None);
+    one.documents.clear();
+    while one.told.is_empty() {
+        one.until_sent();
+        one.ends(None);
+    }
+    assert!(has_waited(&mut one), "another process had it");
+    // Of two permits one is free.
+    let mut one = One::new();
+    let mut waits = Vec::new();
+    for width in [2, 2, 2] {
+        one.joins(Wanted::Permit(permit_id::group("a"), width), None);
+        if let Some((_, rows, _)) = one.sent.front() {
+            assert_eq!(rows.len(), 1);
+            one.ends(None);
+        }
+        waits.extend(one.told.drain(..).filter_map(|notice| match notice {
+            Notice::Held(_, grants, _) => Some(grants[0].has_waited),
+            _ => None,
+        }));
+    }
+    assert_eq!(waits, [false, false]);
 }
