@@ -126,11 +126,8 @@ impl Claim {
         }
     }
 
-    /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
+    /// Whether the lock was released until this reply. Nobody asks that of a lease that was given back to its handle.
     fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
-        if let Some((handle, _)) = self.resumes.as_deref() {
-            return closing.tries > 1 || sight.has(handle);
-        }
         let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
         let token = sight.document.token.long();
         // An operator may have released the lock earlier, with the same token.

@@ -113,7 +113,8 @@ impl<C: Clone> Core<C> {
                     ..Rules::default()
                 }
                 .into(),
-                // A late command may write the lease once more.
+                // A late command may write the lease once more, also long after this time.
+                sent: now,
                 unclear_until: Some(now + span(COMMAND_LIMIT) + span(NO_REPLY)),
                 ..Claim::default()
             });

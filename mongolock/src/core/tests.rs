@@ -2,6 +2,7 @@
 
 mod commits;
 mod failures;
+mod permits;
 mod questions;
 mod stream;
 mod times;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::*;
-use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, When};
+use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, When, permit_id};
 
 const RULES: Rules = Rules {
     expiry: 12_000,
@@ -180,16 +181,30 @@ impl One {
 
     /// All commands and looks take effect, and their replies arrive.
     pub(super) fn replies(&mut self) {
-        while !self.sent.is_empty() || !self.looks.is_empty() {
-            while !self.sent.is_empty() {
-                self.ends(None);
-            }
-            if let Some((key, names)) = self.looks.pop_front() {
-                let saw = |name: &Name| vec![(0, self.sight(name))];
-                let saw = names.iter().map(saw).collect();
-                self.feed(Event::Looked(key, Ok(saw)));
-            }
+        while self.has_reply() {}
+    }
+
+    /// The first command, or the first look, takes effect, and its reply arrives.
+    pub(super) fn has_reply(&mut self) -> bool {
+        if !self.sent.is_empty() {
+            self.ends(None);
+        } else if let Some((key, names)) = self.looks.pop_front() {
+            let saw = names.iter().map(|name| self.saw(name)).collect();
+            self.feed(Event::Looked(key, Ok(saw)));
+        } else {
+            return false;
         }
+        true
+    }
+
+    /// What a look says of a lock, or of all permits of a semaphore.
+    fn saw(&self, name: &Name) -> Saw {
+        let numbered = self
+            .documents
+            .keys()
+            .filter(|own| permit_id::awaited(own) == &**name);
+        let saw = numbered.map(|own| (permit_id::number(own).unwrap_or(0), self.sight(own)));
+        saw.collect()
     }
 
     /// The hold that a caller has just got.

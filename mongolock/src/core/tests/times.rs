@@ -347,3 +347,45 @@ fn a_grant_says_whether_its_call_has_waited_for_another_holder() {
     }
     assert_eq!(waits, [false, false]);
 }
+
+/// The times in milliseconds at which the lock is released, if each release has its reply at once.
+fn released_at(one: &mut One) -> Vec<Ms> {
+    let mut times = Vec::new();
+    loop {
+        while let Some((_, rows, _)) = one.sent.front() {
+            assert!(matches!(rows[0].then, Then::End { .. }));
+            times.push(one.now.0 / MS);
+            one.ends(None);
+        }
+        let Some(due) = one.core.next_due() else {
+            assert!(one.core.is_empty());
+            return times;
+        };
+        one.now = due.max(one.now);
+        one.feed(Event::Tick);
+    }
+}
+
+#[test]
+fn a_claim_that_may_arrive_late_is_released_again_and_a_long_one_once_more() {
+    for (expiry, times) in [(60_000, vec![0, 5000]), (60_001, vec![0, 5000, 90_000])] {
+        let mut one = One::new();
+        let call = one.joins_with(Rules { expiry, ..RULES }, Wanted::Lock("a".into()), None, 0);
+        one.feed(Event::Leave(call));
+        one.ends(Some(FaultKind::Failed));
+        assert_eq!(released_at(&mut one), times);
+    }
+}
+
+#[test]
+fn a_detached_lease_whose_handle_nobody_has_is_released_at_once_and_twice_later() {
+    for name in ["a".into(), permit_id::new("a", 2)] {
+        let mut one = One::new();
+        one.is_held_by_another(&name);
+        one.feed(Event::Discard(vec![(name.clone(), "bert".into())]));
+        assert_eq!(one.sent[0].1[0].name, name);
+        // What may still write the lease takes five seconds, and two more until its failure is known.
+        assert_eq!(released_at(&mut one), [0, 7000, 90_000]);
+        assert!(one.sight(&name).has(""));
+    }
+}
