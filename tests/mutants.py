@@ -12,7 +12,7 @@ such as the value of a constant, have a build of their own each. A mutant is run
 reach its place, the cheapest first. Each case of the explorer is cut at SITUATIONS. A case that takes 15 s longer than usual does not
 end, and counts as noticed.
 """
-import bisect, fcntl, json, os, re, select, shutil, subprocess, sys, threading, time
+import json, os, re, select, subprocess, sys, threading, time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,10 +23,29 @@ import tree_sitter, tree_sitter_rust
 LANGUAGE = tree_sitter.Language(tree_sitter_rust.language())
 ROOT = Path(__file__).resolve().parents[1]
 WORK = Path(os.environ.get("MUTANTS_FOLDER", ROOT / "target/mutants"))
-COPY, TARGET, ALONE_TARGET = WORK / "copy", WORK / "build", WORK / "build-alone"
+COPY, TARGET = WORK / "copy", WORK / "build"
+COPY_ALONE, ALONE_TARGET = WORK / "copy-alone", WORK / "build-alone"
 FILES = tuple(f"mongolock/src/{name}" for name in ("core/", "protocol/", "store/mongo/encoder.rs", "store/mongo/fields.rs"))
 SITUATIONS = 3_000
 AT_A_TIME = int(os.environ.get("MUTANTS_AT_A_TIME", os.cpu_count()))
+
+# Why no test notices a mutant that is missed, by its place.
+ASKS = "only when a call asks, how long it waits between two commands, or which commands go together; the benchmark measures that"
+REASONS = [
+    (r"::hash with|Hash for", "the explorer's hash of a situation: more situations count as the same"),
+    (r"core/(news|permits|order|stream|limits)\.rs", ASKS),
+    (r"core/rooms\.rs.*(enter|may_be_free|touch|give_up_surplus|seek|seek_beside|send_copy|has_turn|time_slot|claim_for)$", ASKS),
+    (r"core/rooms\.rs.*(has_turn|time_slot) ", ASKS),
+    (r"core/sending\.rs.*(pump|pump_lane|has_room|go_together|short_limit|look|claim_row)$", ASKS),
+    (r"core/replies\.rs.*(claim_failed|replies_of|pause_lanes)$", ASKS),
+    (r"core/releases\.rs.*(is_in_turn|may_hand_over|released|ended)$", ASKS),
+    (r"core/sets\.rs|core/calls\.rs.*(asks_at_once|can_end_by_reply|stops_waiting)|core/leases\.rs.*(renew_others|may_be_renewed|renew_now)", ASKS),
+    (r"core/leases\.rs.*is_renewed_alone$|core/resuming\.rs.*resume$", ASKS),
+    (r"core/mod\.rs", "a timer is due too early, and finds nothing to do"),
+    (r"core/keys\.rs", "memory and time of a long queue"),
+    (r"core/calls\.rs.*failure$|core/releases\.rs.*part_ended$|sight\.rs.*held_for", "the text of an error"),
+    (r"> with >= in|< with <= in", "both sides are equal only at one moment, or never"),
+]
 
 # What every file calls that has mutants. A place that is reached for the first time is appended to a file.
 SWITCH = """
@@ -173,8 +192,8 @@ class Source:
 
 
 def together(mutants):
-    """Writes all mutants into the copy that compile together; the numbers of the others."""
-    alone = set()
+    """Writes all mutants into the copy that compile together. Returns the numbers of the others, and of those that cannot compile."""
+    alone, impossible = set(), set()
     while True:
         sources, texts = {}, {}
         for number, mutant in enumerate(mutants):
@@ -183,35 +202,43 @@ def together(mutants):
                 alone.add(number)
         for path, source in sources.items():
             texts[path] = source.write()
+        missing = set(range(len(mutants))) - alone - {int(number) for text in texts.values() for number in re.findall(r"mutated\((\d+)\)", text)}
+        if missing:
+            sys.exit(f"these have no switch in the text: {sorted(missing)}")
         switch = COPY / "mongolock/src/core/mod.rs"
         switch.write_text(switch.read_text() + SWITCH.replace("MUTANTS]", f"{len(mutants)}]").replace("; MUTANTS", f"; {len(mutants)}"))
-        wrong = set()
+        wrong = {}
         for package in (["mongolock-explore"], ["mongolock", "--lib", "--tests"]):
-            wrong |= blamed(package, texts, mutants)
-            if wrong:
-                break
+            wrong = wrong or blamed(package, texts, mutants)
         print(f"{len(mutants) - len(alone)} together, {len(wrong)} of them do not compile", flush=True)
         if not wrong:
-            return alone
-        alone |= wrong
+            return alone - impossible, impossible
+        alone |= set(wrong)
+        impossible |= {number for number, codes in wrong.items() if codes <= OF_TYPES}
+
+
+# What the compiler says of an expression that has the wrong type, or of a value that does not exist.
+OF_TYPES = {"E0061", "E0107", "E0277", "E0282", "E0308", "E0368", "E0369", "E0412", "E0423", "E0425", "E0432", "E0433", "E0599", "E0600", "E0614"}
 
 
 def blamed(package, texts, mutants):
+    """The mutants that do not compile, each with what the compiler says inside of it; that is unknown for one that is only near."""
     command = ["cargo", "check", "--message-format=json", "--locked", "-p", *package]
     done = ran(command, COPY, CARGO_TARGET_DIR=str(TARGET), RUSTFLAGS="--cap-lints=warn")
-    wrong, errors = set(), []
+    wrong, errors = defaultdict(set), []
     for line in done.stdout.splitlines():
         message = json.loads(line).get("message") or {}
         if message.get("level") != "error" or not message.get("spans"):
             continue
-        errors.append(message)
+        errors.append(message["rendered"])
         for is_primary in (True, False):
             spans = [span for span in all_spans(message) if span["is_primary"] == is_primary]
-            if found := {number for span in spans for number in marked(texts, span, mutants)}:
+            if found := [pair for span in spans for pair in marked(texts, span, mutants)]:
                 break
-        wrong |= found
+        for number, is_inside in found:
+            wrong[number].add(message["code"]["code"] if is_inside and is_primary and message["code"] else "unknown")
     if done.returncode and not wrong:
-        sys.exit(f"no mutant is blamed for this:\n{done.stderr[-3000:]}\n{[error['rendered'] for error in errors][:5]}")
+        sys.exit(f"no mutant is blamed for this:\n{done.stderr[-3000:]}\n{errors[:5]}")
     return wrong
 
 
@@ -223,31 +250,27 @@ def all_spans(message):
 
 
 def marked(texts, span, mutants):
-    """The innermost mutant around this place; or the arms of this `match`; or what is in the same line; or the last one before it."""
+    """The innermost mutant around this place; or, as near ones, the arms of this `match`, what is in the same line, or the last before."""
     path = next((path for path in texts if span["file_name"].endswith(path.removeprefix("mongolock/"))), None)
     if path is None:
-        return set()
+        return []
     text, start, end = texts[path].encode(), span["byte_start"], span["byte_end"]
     marks = [(match.start(), match[1], int(match[2])) for match in re.finditer(rb"/\*([me])(\d+)\*/", text)]
-    around = []
+    around, before = [], None
     for at, kind, number in marks:
         if at < start:
             around.append(number) if kind == b"m" else around.remove(number)
+            before = number if text.count(b"\n", at, start) < 5 else None
     if around:
-        return {around[-1]}
+        return [(around[-1], True)]
     node = tree_sitter.Parser(LANGUAGE).parse(text).root_node.descendant_for_byte_range(start, end)
+    arms = []
     if node.parent is not None and node.parent.type == "match_expression":
         begun, ends = node.parent.start_byte, node.parent.end_byte
-        arms = {number for at, _, number in marks if begun <= at < ends and mutants[number]["genre"] == "MatchArm"}
-        if arms:
-            return arms
+        arms = [number for at, _, number in marks if begun <= at < ends and mutants[number]["genre"] == "MatchArm"]
     begun, ends = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", end)
-    inside = {number for at, _, number in marks if begun <= at < ends}
-    return inside or {number for at, _, number in marks if at < start and text.count(b"\n", at, start) < 5 and number == last(marks, start)}
-
-
-def last(marks, start):
-    return max((at, number) for at, _, number in marks if at < start)[1]
+    inside = [number for at, _, number in marks if begun <= at < ends]
+    return [(number, False) for number in arms or inside or ([] if before is None else [before])]
 
 
 # --- what reaches a place ---
@@ -297,18 +320,17 @@ class Nets:
     def __init__(self, programs, tests=()):
         self.programs, self.tests = programs, list(tests)
 
-    def find(self, file, cases, at_a_time):
-        """Looks at what each of these tests reaches, unless the file says it already."""
-        if not file.exists():
+    def find(self, name, cases, at_a_time):
+        """Looks at what each of these tests reaches."""
+        def looked():
             with ThreadPoolExecutor(at_a_time) as pool:
-                file.write_text(json.dumps(list(pool.map(lambda case: [*case, *reached(*self.command(*case))], cases))))
-        self.tests += json.loads(file.read_text())
+                return list(pool.map(lambda case: [*case, *reached(*self.command(*case))], cases()))
+        self.tests += kept(name, looked)
 
     def cases(self):
         """The cases of the explorer, and the unit tests."""
         said = ran([self.programs["explore"]], COPY / "tests/explore").stdout
         found = [("explorer", match[1]) for match in re.finditer(r"^(\S.*?)  +\d+ +\d+ +\d+ +\d+ +\d+\.\d  ", said, re.MULTILINE)]
-        found += [("times", match[1]) for match in re.finditer(r"^(\S.*?)  +all of it holds", said, re.MULTILINE)]
         return found + [(net_of(test), test) for test in self.listed("mongolock")]
 
     def listed(self, program):
@@ -318,7 +340,7 @@ class Nets:
     def command(self, net, *tests):
         if net in SUITES:
             return [self.programs[net], "--exact", *tests], COPY / "tests"
-        if net in ("explorer", "times"):
+        if net == "explorer":
             return [self.programs["explore"], "--exact", *tests], COPY / "tests/explore"
         return [self.programs["mongolock"], "--exact", *tests], COPY / "mongolock"
 
@@ -335,7 +357,7 @@ class Nets:
     def fails(self, net, number, tests):
         seconds = {name: took for _, name, _, took in tests}
         environment = dict(os.environ, MONGOLOCK_EXPLORE="first", **({} if number is None else {"MUTANT": str(number)}))
-        if net in ("explorer", "times"):
+        if net == "explorer":
             return lines_of(*self.command(net, *seconds), environment, seconds)
         failed = self.failed(net, list(seconds), sum(seconds.values()), environment)
         # What runs beside others may be slow for another reason.
@@ -381,7 +403,7 @@ def lines_of(command, folder, environment, seconds):
 
 # --- runs ---
 
-NETS = ["pure", "explorer", "times", "engine", "encoder"]
+NETS = ["pure", "explorer", "engine", "encoder"]
 
 
 class Results:
@@ -423,13 +445,10 @@ def alone_notices(nets, is_encoder):
         checked = ran(["cargo", "check", "--locked", "-p", *package], COPY_ALONE, CARGO_TARGET_DIR=str(ALONE_TARGET), RUSTFLAGS="--cap-lints=warn")
         if checked.returncode:
             return ("pure", "assertions over constants") if "E0080" in checked.stderr else ("does not compile", "")
-    for program, asked in (("explore", NETS[1:3]), ("mongolock", [NETS[0], *NETS[3:]]))[is_encoder:]:
+    for program, asked in (("explore", ["explorer"]), ("mongolock", ["pure", "engine", "encoder"]))[is_encoder:]:
         programs = built({program: OF_NETS[program]}, ALONE_TARGET, COPY_ALONE)
         if noticed := Nets(programs, nets.tests).notices(None, asked):
             return noticed
-
-
-COPY_ALONE = WORK / "copy-alone"
 
 
 def copy(root, to):
@@ -448,25 +467,54 @@ def copy(root, to):
             new.write_bytes(text)
 
 
+def kept(name, make):
+    """What was found before, or is found now."""
+    file = WORK / name
+    if not file.exists():
+        file.write_text(json.dumps(make()))
+    return json.loads(file.read_text())
+
+
+def divided(mutants):
+    copy(ROOT, COPY)
+    return [sorted(numbers) for numbers in together(mutants)]
+
+
+def table(mutants, results):
+    """What has noticed the mutants, and of the missed ones how many have which reason."""
+    counts, reasons = defaultdict(int), defaultdict(int)
+    for number, line in sorted(results.done.items()):
+        net = line["outcome"][0]
+        counts[net] += 1
+        if net == "missed":
+            name = line["name"].split("src/")[1]
+            reasons[next((reason for pattern, reason in REASONS if re.search(pattern, name)), f"**without a reason**: {name}")] += 1
+    print("| outcome | mutants |\n|---|---|")
+    for net, count in sorted(counts.items(), key=lambda pair: -pair[1]):
+        print(f"| {net} | {count} |")
+    print(f"| not run | {len(mutants) - len(results.done)} |\n\n| why no test notices it | mutants |\n|---|---|")
+    for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
+        print(f"| {reason} | {count} |")
+
+
 def main():
     WORK.mkdir(parents=True, exist_ok=True)
-    if not (WORK / "list.json").exists():
-        (WORK / "list.json").write_text(json.dumps(listed()))
-    mutants = json.loads((WORK / "list.json").read_text())
-    if not (WORK / "alone.json").exists():
-        copy(ROOT, COPY)
-        (WORK / "alone.json").write_text(json.dumps(sorted(together(mutants))))
-    alone = set(json.loads((WORK / "alone.json").read_text()))
-    nets, results = Nets(built(OF_NETS)), Results()
-    nets.find(WORK / "nets.json", nets.cases() if not (WORK / "nets.json").exists() else [], AT_A_TIME)
+    mutants, results = kept("list.json", listed), Results()
+    if "--table" in sys.argv:
+        return table(mutants, results)
+    alone, impossible = map(set, kept("alone.json", lambda: divided(mutants)))
     words = tuple(word for word in sys.argv[1:] if not word.startswith("-")) or ("",)
     wanted = [number for number, mutant in enumerate(mutants) if mutant["file"].endswith(words)]
     new = [number for number in wanted if number not in results.done]
-    run_together(nets, results, mutants, [number for number in new if number not in alone], NETS, AT_A_TIME)
+    for number in impossible.intersection(new):
+        results.note(number, mutants[number], ("does not compile", ""), time.monotonic())
+    nets = Nets(built(OF_NETS))
+    nets.find("nets.json", nets.cases, AT_A_TIME)
+    run_together(nets, results, mutants, [number for number in new if number not in alone | impossible], NETS, AT_A_TIME)
     run_alone(nets, results, mutants, [number for number in new if number in alone])
     missed = [number for number in wanted if number not in alone and results.done[number]["outcome"] == ["missed", NETS[-1]]]
     suites = Nets(built(OF_SUITES))
-    suites.find(WORK / "suites.json", [(name, test) for name in SUITES for test in suites.listed(name)], 2 * AT_A_TIME)
+    suites.find("suites.json", lambda: [(name, test) for name in SUITES for test in suites.listed(name)], 2 * AT_A_TIME)
     run_together(suites, results, mutants, missed, SUITES, 2 * AT_A_TIME)
 
 

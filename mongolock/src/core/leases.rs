@@ -181,3 +181,44 @@ impl Claim {
         reply.is_applied == Some(true) || own.is_some_and(|(sight, token)| token == self.last && runs(sight))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Document, Ms, Value};
+
+    #[test]
+    fn a_renewal_that_was_not_applied_renews_a_lease_that_lasts_and_no_other() {
+        let claim = Claim {
+            id: Some("own".into()),
+            last: 9,
+            ..Claim::default()
+        };
+        let renews = |id: &str, token: i64, left: Ms| {
+            let document = Document {
+                lock_id: Value::Text(id.into()),
+                acquired_at: Value::Date(0),
+                expires_at: Value::Date(left),
+                token: Value::Long(token),
+            };
+            let sight = Some(Sight {
+                document,
+                now: Some(0),
+            });
+            claim.is_renewed_by(&Reply {
+                is_applied: Some(false),
+                sight,
+            })
+        };
+        assert!(renews("own", 9, 1));
+        assert!(!renews("own", 9, 0) && !renews("own", 9, -1), "it is over");
+        assert!(!renews("own", 8, 1) && !renews("other", 9, 1));
+        let applied = |is_applied| {
+            claim.is_renewed_by(&Reply {
+                is_applied,
+                sight: None,
+            })
+        };
+        assert!(applied(Some(true)) && !applied(Some(false)) && !applied(None));
+    }
+}

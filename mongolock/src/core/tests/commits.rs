@@ -4,11 +4,18 @@ use super::*;
 use crate::protocol::Value;
 use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
+/// The options of work that may succeed once; its mark is kept for so long.
+fn rules_of(kept: Ms) -> Rules {
+    Rules {
+        once: Some(OncePolicy::Kept(kept)),
+        ..RULES
+    }
+}
+
 /// A hold whose work may succeed once; its mark is kept for so long.
 fn holds(kept: Ms) -> (One, Key) {
     let mut one = One::new();
-    let once = Some(OncePolicy::Kept(kept));
-    one.calls(Rules { once, ..RULES }, "a", None);
+    one.calls(rules_of(kept), "a", None);
     one.ends(None);
     let hold = one.hold().expect("it has the lock");
     (one, hold)
@@ -174,4 +181,25 @@ fn a_renewal_says_whether_an_unknown_commit_was_made() {
         matches!(one.told[..], [Notice::Committed(None)]),
         "no reply has come"
     );
+}
+
+#[test]
+fn only_a_commit_that_may_mark_the_work_puts_off_a_loss() {
+    let lost = |one: &mut One| {
+        one.told.clear();
+        has_id(one, |_| "bert".to_owned());
+        one.until(4000);
+        one.ends(None);
+        matches!(one.told[..], [Notice::Lost(LossReason::Gone)])
+    };
+    let (mut one, hold) = holds(60_000);
+    one.feed(Event::CommitBegins { hold, marks: true });
+    one.feed(Event::CommitBegins { hold, marks: false });
+    one.feed(ends(hold, false, Some(true), None));
+    assert!(!lost(&mut one), "the first one is under way");
+    let (mut one, hold) = holds(60_000);
+    one.feed(Event::CommitBegins { hold, marks: true });
+    one.feed(ends(hold, true, Some(false), None));
+    one.feed(Event::CommitBegins { hold, marks: false });
+    assert!(lost(&mut one), "the one that could mark it has ended");
 }

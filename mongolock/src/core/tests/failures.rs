@@ -14,8 +14,11 @@ fn pauses(one: &mut One, ends: &[Option<FaultKind>]) -> Vec<Ms> {
     ends.iter().map(pause).collect()
 }
 
-/// The only report: of which command, for how many rows and which document, for which cell, and the pause until it is repeated.
-fn report(one: &mut One) -> Option<(Lane, usize, Name, Option<u32>, Option<Span>)> {
+/// Of a report the lane, the number of rows, the document, the cell, and the pause until the command is repeated.
+type Failed = (Lane, usize, Name, Option<u32>, Option<Span>);
+
+/// The only report.
+fn report(one: &mut One) -> Option<Failed> {
     let mut reports = one.reports.drain(..).filter_map(|report| match report {
         Report::Failed(failed) => Some((failed.lane, failed.number, failed.name, failed.cell, failed.pause)),
         _ => None,

@@ -58,8 +58,11 @@ fn a_core_is_idle_with_a_release_that_was_refused() {
 #[test]
 fn a_mark_is_unconfirmed_until_its_reply() {
     let mut one = One::new();
-    let once = Some(OncePolicy::Kept(60_000));
-    one.calls(Rules { once, ..RULES }, "a", None);
+    let marked = Rules {
+        once: Some(OncePolicy::Kept(60_000)),
+        ..RULES
+    };
+    one.calls(marked, "a", None);
     one.ends(None);
     let hold = one.hold().expect("it has the lock");
     assert!(!one.core.has_marks());
