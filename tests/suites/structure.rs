@@ -86,9 +86,11 @@ fn the_runtime_imports_from_the_top_down() {
 fn the_core_is_pure() {
     let folder = workspace().join("mongolock/src/core");
     let files = std::fs::read_dir(&folder).expect("the core is there");
-    let refused: Vec<String> = files
-        .flat_map(|file| {
-            let path = file.expect("a file").path();
+    let paths = files.map(|file| file.expect("a file").path());
+    // Its tests have a folder.
+    let refused: Vec<String> = paths
+        .filter(|path| path.is_file())
+        .flat_map(|path| {
             let source = std::fs::read_to_string(&path).expect("a source");
             purity::impure(&path.display().to_string(), &source)
         })

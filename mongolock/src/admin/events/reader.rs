@@ -78,7 +78,8 @@ impl Reader {
         ensure(self.filter.state.is_none(), "state", self.filter.state, bound)?;
         ensure(self.filter.limit.is_none(), "limit", self.filter.limit, bound)?;
         let is_present = self.since.is_none();
-        let mut stream = match self.open(self.since.map_or(Begin::Now, Begin::at)).await {
+        let begin = self.since.map_or(Begin::Now, Begin::at);
+        let mut stream = match self.store.changes(&self.filter, begin).await {
             Err(error) if error.is_without_streams() && is_present && !self.ends_at_present => {
                 return self.look().await;
             }
@@ -109,10 +110,6 @@ impl Reader {
             }
         }
         Ok(())
-    }
-
-    async fn open(&self, begin: Begin) -> Result<StreamReader, LockError> {
-        self.store.changes(&self.filter, begin).await
     }
 
     /// Sends the events of a stream up to its end, or until nobody reads them.
@@ -153,7 +150,7 @@ impl Reader {
 
     /// Opens a stream that begins now, because events after this time were missed, and tells what has changed meanwhile.
     async fn bridge(&mut self, since: Option<DateTime>) -> Result<StreamReader, LockError> {
-        let stream = self.open(Begin::Now).await?;
+        let stream = self.store.changes(&self.filter, Begin::Now).await?;
         let (at, changed) = self.read_all().await?;
         self.send([vec![gap(since, at)], changed].concat()).await;
         Ok(stream)
