@@ -158,9 +158,8 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::Ended::{Detached, Lost, Marked, Released};
     use super::*;
-    use crate::core::Ended::{Detached, Lost, Marked, Released};
-    use crate::core::Time;
     use crate::protocol::{Document, Value};
 
     /// What a document says whose lease ends then. The time of the server is 0.
