@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Changes the core, the protocol and the encoder in one place at a time, and looks which test notices it.
 
-    tests/mutants.py                          # all of them; what has run is kept in target/mutants/results.jsonl
+    tests/mutants.py                          # all of them; what has run is kept in target/core-mutants/results.jsonl
     tests/mutants.py core/news.rs order.rs    # those of files whose paths end so
     tests/mutants.py --table                  # what has run so far, and the missed ones with their reasons
 
@@ -17,17 +17,16 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path[:0] = os.environ.get("MUTANTS_PYTHON", "").split(os.pathsep)
 import tree_sitter, tree_sitter_rust
 
 LANGUAGE = tree_sitter.Language(tree_sitter_rust.language())
 ROOT = Path(__file__).resolve().parents[1]
-WORK = Path(os.environ.get("MUTANTS_FOLDER", ROOT / "target/mutants"))
+WORK = ROOT / "target/core-mutants"
 COPY, TARGET = WORK / "copy", WORK / "build"
 COPY_ALONE, ALONE_TARGET = WORK / "copy-alone", WORK / "build-alone"
 FILES = tuple(f"mongolock/src/{name}" for name in ("core/", "protocol/", "store/mongo/encoder.rs", "store/mongo/fields.rs"))
 SITUATIONS = 3_000
-AT_A_TIME = int(os.environ.get("MUTANTS_AT_A_TIME", os.cpu_count()))
+AT_A_TIME = os.cpu_count()
 
 # Why no test notices a mutant that is missed, by its place.
 ASKS = "only when a call asks, how long it waits between two commands, or which commands go together; the benchmark measures that"
@@ -35,7 +34,7 @@ REASONS = [
     (r"::hash with|Hash for", "the explorer's hash of a situation: more situations count as the same"),
     (r"core/(news|permits|order|stream|limits)\.rs", ASKS),
     (r"core/rooms\.rs.*(enter|may_be_free|touch|give_up_surplus|seek|seek_beside|send_copy|has_turn|time_slot|claim_for)$", ASKS),
-    (r"core/rooms\.rs.*(has_turn|time_slot) ", ASKS),
+    (r"core/rooms\.rs.*(has_turn|time_slot|seek_beside) ", ASKS),
     (r"core/sending\.rs.*(pump|pump_lane|has_room|go_together|short_limit|look|claim_row)$", ASKS),
     (r"core/replies\.rs.*(claim_failed|replies_of|pause_lanes)$", ASKS),
     (r"core/releases\.rs.*(is_in_turn|may_hand_over|released|ended)$", ASKS),

@@ -126,7 +126,7 @@ impl Claim {
         }
     }
 
-    /// Whether the lock was released until this reply. Nobody asks that of a lease that was given back to its handle.
+    /// Whether the lock was released until this reply. After a resumption that was given up no caller gets the result.
     fn is_released_by(&self, closing: &Closing, took: Span, reply: &Reply, sight: &Sight) -> bool {
         let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
         let token = sight.document.token.long();
@@ -158,23 +158,9 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::sight;
     use super::Ended::{Detached, Lost, Marked, Released};
     use super::*;
-    use crate::protocol::{Document, Value};
-
-    /// What a document says whose lease ends then. The time of the server is 0.
-    fn sight(id: &str, token: i64, left: Ms) -> Sight {
-        let document = Document {
-            lock_id: Value::Text(id.into()),
-            acquired_at: Value::Date(0),
-            expires_at: Value::Date(left),
-            token: Value::Long(token),
-        };
-        Sight {
-            document,
-            now: Some(0),
-        }
-    }
 
     fn reply(is_applied: Option<bool>, sight: impl Into<Option<Sight>>) -> Reply {
         let sight = sight.into();

@@ -184,8 +184,9 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::sight;
     use super::*;
-    use crate::protocol::{Document, Ms, Value};
+    use crate::protocol::Ms;
 
     #[test]
     fn a_renewal_that_was_not_applied_renews_a_lease_that_lasts_and_no_other() {
@@ -195,16 +196,7 @@ mod tests {
             ..Claim::default()
         };
         let renews = |id: &str, token: i64, left: Ms| {
-            let document = Document {
-                lock_id: Value::Text(id.into()),
-                acquired_at: Value::Date(0),
-                expires_at: Value::Date(left),
-                token: Value::Long(token),
-            };
-            let sight = Some(Sight {
-                document,
-                now: Some(0),
-            });
+            let sight = Some(sight(id, token, left));
             claim.is_renewed_by(&Reply {
                 is_applied: Some(false),
                 sight,

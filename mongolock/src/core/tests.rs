@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::*;
-use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, When, permit_id};
+use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, Value, When, permit_id};
 
 const RULES: Rules = Rules {
     expiry: 12_000,
@@ -48,12 +48,12 @@ struct One {
 }
 
 impl One {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self::with_streams(false)
     }
 
     /// A core that may use change streams, or may not.
-    pub(super) fn with_streams(may_listen: bool) -> Self {
+    fn with_streams(may_listen: bool) -> Self {
         let conf = Conf {
             mark: [1; 6],
             owner: "anna".into(),
@@ -75,7 +75,7 @@ impl One {
         }
     }
 
-    pub(super) fn feed(&mut self, event: Event<u32>) {
+    fn feed(&mut self, event: Event<u32>) {
         self.core.handle(self.now, &mut self.luck, event);
         self.performs();
     }
@@ -94,11 +94,11 @@ impl One {
     }
 
     /// The time goes on until then, and what is due happens.
-    pub(super) fn until(&mut self, ms: Ms) {
+    fn until(&mut self, ms: Ms) {
         self.until_time(Time(ms * MS));
     }
 
-    pub(super) fn until_time(&mut self, end: Time) {
+    fn until_time(&mut self, end: Time) {
         while let Some(at) = self.core.next_due().filter(|at| *at <= end) {
             self.now = at.max(self.now);
             self.feed(Event::Tick);
@@ -106,7 +106,7 @@ impl One {
         self.now = end;
     }
 
-    pub(super) fn run(&mut self, row: &Row) -> Reply {
+    fn run(&mut self, row: &Row) -> Reply {
         let (now, mut document) = (self.now.0 / MS, self.documents.remove(&row.name));
         let is_applied = protocol::apply(row, &mut document, now).ok();
         let sight = document.clone().map(|document| Sight {
@@ -119,7 +119,7 @@ impl One {
     }
 
     /// The first command takes effect, and its reply arrives; or it fails.
-    pub(super) fn ends(&mut self, failed: Option<FaultKind>) {
+    fn ends(&mut self, failed: Option<FaultKind>) {
         let (key, rows, _) = self.sent.pop_front().expect("a command was sent");
         let result = match failed {
             Some(kind) => Err(fault(kind)),
@@ -128,16 +128,16 @@ impl One {
         self.feed(Event::Ran(key, result));
     }
 
-    pub(super) fn calls(&mut self, rules: Rules, name: &str, limit: Option<Ms>) {
+    fn calls(&mut self, rules: Rules, name: &str, limit: Option<Ms>) {
         self.joins_with(rules, Wanted::Lock(name.into()), limit, 0);
     }
 
-    pub(super) fn joins(&mut self, wanted: Wanted, limit: Option<Ms>) -> Key {
+    fn joins(&mut self, wanted: Wanted, limit: Option<Ms>) -> Key {
         self.joins_with(RULES, wanted, limit, 0)
     }
 
     /// A call with this cell.
-    pub(super) fn joins_with(&mut self, rules: Rules, wanted: Wanted, limit: Option<Ms>, cell: u32) -> Key {
+    fn joins_with(&mut self, rules: Rules, wanted: Wanted, limit: Option<Ms>, cell: u32) -> Key {
         let join = Join {
             limit: limit.map(|limit| limit * MS),
             is_try: false,
@@ -152,7 +152,7 @@ impl One {
     }
 
     /// Acquires these locks. Returns the hold of the last one.
-    pub(super) fn acquires(&mut self, rules: Rules, names: &[&str]) -> Key {
+    fn acquires(&mut self, rules: Rules, names: &[&str]) -> Key {
         let holds = names.iter().map(|name| {
             self.calls(rules, name, None);
             self.ends(None);
@@ -168,24 +168,24 @@ impl One {
     }
 
     /// Acquires a lock with this cell.
-    pub(super) fn acquires_with(&mut self, cell: u32, name: &str) {
+    fn acquires_with(&mut self, cell: u32, name: &str) {
         self.joins_with(RULES, Wanted::Lock(name.into()), None, cell);
         self.ends(None);
     }
 
     /// What the document of a lock says.
-    pub(super) fn sight(&self, name: &str) -> Sight {
+    fn sight(&self, name: &str) -> Sight {
         let (document, now) = (self.documents[name].clone(), Some(self.now.0 / MS));
         Sight { document, now }
     }
 
     /// All commands and looks take effect, and their replies arrive.
-    pub(super) fn replies(&mut self) {
-        while self.has_reply() {}
+    fn replies(&mut self) {
+        while self.next_replies() {}
     }
 
-    /// The first command, or the first look, takes effect, and its reply arrives.
-    pub(super) fn has_reply(&mut self) -> bool {
+    /// The first command, or the first look, takes effect, and its reply arrives. Returns whether there was one.
+    fn next_replies(&mut self) -> bool {
         if !self.sent.is_empty() {
             self.ends(None);
         } else if let Some((key, names)) = self.looks.pop_front() {
@@ -208,7 +208,7 @@ impl One {
     }
 
     /// The hold that a caller has just got.
-    pub(super) fn hold(&mut self) -> Option<Key> {
+    fn hold(&mut self) -> Option<Key> {
         let hold = |notice| match notice {
             Notice::Held(hold, ..) => Some(hold),
             _ => None,
@@ -216,7 +216,7 @@ impl One {
         self.told.drain(..).find_map(hold)
     }
 
-    pub(super) fn until_sent(&mut self) {
+    fn until_sent(&mut self) {
         while self.sent.is_empty() && self.looks.is_empty() {
             let due = self.core.next_due().expect("something is due");
             self.now = due.max(self.now);
@@ -225,7 +225,7 @@ impl One {
     }
 
     /// The next hold, if each command has its reply at once.
-    pub(super) fn waits_for_hold(&mut self) -> Key {
+    fn waits_for_hold(&mut self) -> Key {
         loop {
             self.until_sent();
             self.ends(None);
@@ -236,7 +236,7 @@ impl One {
     }
 
     /// The names in each command that is sent by then, and by no earlier millisecond.
-    pub(super) fn sent_at(&mut self, ms: Ms) -> Vec<String> {
+    fn sent_at(&mut self, ms: Ms) -> Vec<String> {
         let before = self.sent.len();
         self.until(ms - 1);
         assert_eq!(self.sent.len(), before, "before {ms} ms");
@@ -246,7 +246,7 @@ impl One {
     }
 
     /// Why the call fails, which it does at this time and no earlier.
-    pub(super) fn failure_at(&mut self, ms: Ms) -> CallFailure {
+    fn failure_at(&mut self, ms: Ms) -> CallFailure {
         self.until(ms - 1);
         assert!(self.told.is_empty(), "before {ms} ms");
         self.until(ms);
@@ -257,7 +257,7 @@ impl One {
     }
 
     /// A program of another kind has this lock for long.
-    pub(super) fn is_held_by_another(&mut self, name: &str) {
+    fn is_held_by_another(&mut self, name: &str) {
         let (id, expiry, tokens) = ("bert".into(), 1_000_000, 1);
         let reply = self.run(&Row {
             name: name.into(),
@@ -266,6 +266,18 @@ impl One {
         });
         assert_eq!(reply.is_applied, Some(true));
     }
+}
+
+/// What a document says whose lease ends then. The time of the server is 0.
+pub(super) fn sight(id: &str, token: i64, left: Ms) -> Sight {
+    let document = Document {
+        lock_id: Value::Text(id.into()),
+        acquired_at: Value::Date(0),
+        expires_at: Value::Date(left),
+        token: Value::Long(token),
+    };
+    let now = Some(0);
+    Sight { document, now }
 }
 
 /// A fault of this kind, of a command that may have been applied.

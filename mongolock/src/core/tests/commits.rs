@@ -1,7 +1,6 @@
 //! Transactions under a hold, of which some mark its work.
 
 use super::*;
-use crate::protocol::Value;
 use crate::timing::{COMMAND_LIMIT, NO_REPLY};
 
 /// The options of work that may succeed once; its mark is kept for so long.

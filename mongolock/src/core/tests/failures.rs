@@ -14,18 +14,20 @@ fn pauses(one: &mut One, ends: &[Option<FaultKind>]) -> Vec<Ms> {
     ends.iter().map(pause).collect()
 }
 
-/// Of a report the lane, the number of rows, the document, the cell, and the pause until the command is repeated.
-type Failed = (Lane, usize, Name, Option<u32>, Option<Span>);
-
-/// The only report.
-fn report(one: &mut One) -> Option<Failed> {
+/// The only report of a failed command.
+fn report(one: &mut One) -> Option<FailedCommand<u32>> {
     let mut reports = one.reports.drain(..).filter_map(|report| match report {
-        Report::Failed(failed) => Some((failed.lane, failed.number, failed.name, failed.cell, failed.pause)),
+        Report::Failed(failed) => Some(failed),
         _ => None,
     });
     let first = reports.next();
     assert!(reports.next().is_none(), "there is one at most");
     first
+}
+
+/// Of which command, for how many rows, which document and which cell a report is.
+fn about(failed: &FailedCommand<u32>) -> (Lane, usize, &str, Option<u32>) {
+    (failed.lane, failed.number, &failed.name, failed.cell)
 }
 
 #[test]
@@ -97,18 +99,18 @@ fn a_failed_claim_is_reported_with_its_caller_and_the_time_of_the_next_one() {
     one.joins_with(RULES, Wanted::Lock("a".into()), None, 3);
     let begun = one.now;
     one.ends(Some(FaultKind::Failed));
-    let (lane, number, name, cell, pause) = report(&mut one).expect("it is reported");
-    assert_eq!((lane, number, &*name, cell), (Lane::Claims, 1, "a", Some(3)));
+    let failed = report(&mut one).expect("it is reported");
+    assert_eq!(about(&failed), (Lane::Claims, 1, "a", Some(3)));
     one.until_sent();
-    assert_eq!(Some(one.now - begun), pause);
+    assert_eq!(Some(one.now - begun), failed.pause);
     let begun = one.now;
     one.ends(Some(FaultKind::Overloaded));
-    let pause = report(&mut one).and_then(|report| report.4);
+    let pause = report(&mut one).and_then(|report| report.pause);
     one.until_sent();
     assert_eq!(Some(one.now - begun), pause, "that of the lane");
     one.ends(Some(FaultKind::Refused));
     let refused = report(&mut one).expect("it is reported");
-    assert_eq!((refused.3, refused.4), (None, None), "its call has failed");
+    assert_eq!((refused.cell, refused.pause), (None, None), "its call has failed");
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn claims_that_have_failed_together_are_reported_when_each_has_failed() {
     one.sent.rotate_right(1);
     assert_eq!(one.sent[0].1.len(), 1, "each goes alone");
     one.ends(Some(FaultKind::Failed));
-    assert_eq!(report(&mut one).map(|report| report.1), Some(1));
+    assert_eq!(report(&mut one).map(|report| report.number), Some(1));
 }
 
 #[test]
@@ -139,16 +141,13 @@ fn failed_renewals_are_reported_together_with_the_first_holder() {
     assert_eq!(one.sent_at(4000), ["a b"]);
     one.ends(Some(FaultKind::Blocked));
     let failed = report(&mut one).expect("it is reported");
-    assert_eq!(
-        (failed.0, failed.1, &*failed.2, failed.3),
-        (Lane::Renewals, 2, "a", Some(3))
-    );
-    assert_eq!(failed.4, Some(0), "each goes alone at once");
+    assert_eq!(about(&failed), (Lane::Renewals, 2, "a", Some(3)));
+    assert_eq!(failed.pause, Some(0), "each goes alone at once");
     one.ends(Some(FaultKind::Refused));
     let failed = report(&mut one).expect("it is reported");
     assert_eq!(
-        (failed.1, &*failed.2, failed.3, failed.4),
-        (1, "a", Some(3), Some(0))
+        (about(&failed), failed.pause),
+        ((Lane::Renewals, 1, "a", Some(3)), Some(0))
     );
 }
 
@@ -160,12 +159,12 @@ fn a_failed_release_is_reported_with_who_waits_for_it() {
     let begun = one.now;
     one.ends(Some(FaultKind::Failed));
     let failed = report(&mut one).expect("it is reported");
-    assert_eq!((failed.0, &*failed.2, failed.3), (Lane::Ends, "a", Some(9)));
+    assert_eq!(about(&failed), (Lane::Ends, 1, "a", Some(9)));
     one.until_sent();
-    assert_eq!(Some(one.now - begun), failed.4);
+    assert_eq!(Some(one.now - begun), failed.pause);
     one.ends(Some(FaultKind::Refused));
     assert_eq!(
-        report(&mut one).and_then(|report| report.4),
+        report(&mut one).and_then(|report| report.pause),
         None,
         "it is not repeated"
     );
@@ -189,11 +188,8 @@ fn a_failed_look_is_reported_with_the_caller_that_waits() {
     let begun = one.now;
     one.feed(Event::Looked(key, Err(fault(FaultKind::Failed))));
     let failed = report(&mut one).expect("it is reported");
-    assert_eq!(
-        (failed.0, failed.1, &*failed.2, failed.3),
-        (Lane::Looks, 1, "a", Some(3))
-    );
+    assert_eq!(about(&failed), (Lane::Looks, 1, "a", Some(3)));
     one.until_sent();
-    assert_eq!(Some(one.now - begun), failed.4);
+    assert_eq!(Some(one.now - begun), failed.pause);
     assert!(one.looks.is_empty(), "a claim says more");
 }

@@ -1,7 +1,6 @@
 //! What the engine asks the core.
 
 use super::*;
-use crate::protocol::Value;
 
 #[test]
 fn a_lock_has_the_holder_that_was_granted_it() {

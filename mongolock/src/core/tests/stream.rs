@@ -89,12 +89,11 @@ fn a_call_rests_while_it_is_open_until_an_event() {
     // It is released.
     let name: Name = "a".into();
     let mut sight = one.sight("a");
-    sight.document.lock_id = crate::protocol::Value::Text("".into());
-    let free = Event::News(News {
+    sight.document.lock_id = Value::Text("".into());
+    one.feed(Event::News(News {
         name: name.clone(),
         sight: Some(sight),
-    });
-    one.feed(free);
+    }));
     let asked = asks_after(&mut one);
     assert!(asked.0 <= 1 && !asked.1, "it asks at once");
     // Another one was faster.
